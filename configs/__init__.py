@@ -1,0 +1,1 @@
+"""Words: what is intended, as values; no effects but reading YAML."""

@@ -1,0 +1,1 @@
+"""In which order, how often, with what patience: the only room that knows Prefect."""

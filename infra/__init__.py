@@ -1,0 +1,1 @@
+"""Hands: shell, SSH, the host agent, the run folder, MLflow, the rehearsal host."""

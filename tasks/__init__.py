@@ -1,0 +1,1 @@
+"""The steps of a trial, one each, and the arithmetic on results."""

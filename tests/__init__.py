@@ -1,0 +1,1 @@
+"""What a user relies on, one module per module under test."""
