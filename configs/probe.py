@@ -1,0 +1,77 @@
+"""Probes: traffic with a description."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from configs.names import Count, Seconds, Text
+from configs.values import Value
+
+
+class Sampling(Value):
+    """How tokens are chosen; part of the fingerprint, never compared across."""
+
+    temperature: Annotated[float, Field(ge=0, le=5)] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_new_tokens: Count = 256
+    """Output limit per request (tokens)."""
+    ignore_eos: bool = False
+    """True: every answer has max_new_tokens; past its natural end text tends to loop, which
+    flatters acceptance (sglang#34145)."""
+
+
+class Template(Value):
+    """How messages become a prompt."""
+
+    kind: Literal["model", "none"] = "model"
+    """model: the model's own chat template; none: the plain text of the messages."""
+    arguments: dict[str, bool | int | str] = {}
+    """Extra arguments of the template, e.g. {thinking: false}."""
+
+
+class WarmUp(Value):
+    """Traffic before a probe, kept apart from it."""
+
+    per_slot: Annotated[int, Field(ge=1)] = 2
+    """Requests per concurrent slot (pitfalls 14: two per slot)."""
+    max_new_tokens: Count = 32
+
+
+class Stream(Value):
+    """A fixed number of requests at fixed concurrency through the engine's streaming endpoint."""
+
+    kind: Literal["stream"] = "stream"
+    prompts: Text
+    """Name of a set in configs/prompts, or a path of your own JSONL."""
+    kinds: tuple[Text, ...] = ()
+    """Only these kinds of text; none: all."""
+    concurrency: Annotated[tuple[Count, ...], Field(min_length=1)]
+    """The ladder: requests in flight, one measurement each, in one boot."""
+    requests_per_slot: Count = 10
+    """Requests per concurrent slot; fewer than 10 leave little steady state (pitfalls 15)."""
+    min_requests: Count = 8
+    """At least so many requests at every concurrency."""
+    sampling: Sampling = Sampling()
+    template: Template = Template()
+    warm_up: WarmUp = WarmUp()
+    flush: bool = True
+    """Empty the prefix cache before every measurement (cold prompts)."""
+    request_timeout_s: Seconds = 600.0
+    timeout_s: Seconds = 3600.0
+    """For one measurement (one concurrency)."""
+
+    @model_validator(mode="after")
+    def _ladder_without_repeats(self) -> Self:
+        repeated = sorted({c for c in self.concurrency if self.concurrency.count(c) > 1})
+        if repeated:
+            raise ValueError(f"concurrency {repeated} stands twice: name each level once")
+        return self
+
+    def requests(self, concurrency: int) -> int:
+        """How many requests are sent at this concurrency."""
+        return max(self.min_requests, concurrency * self.requests_per_slot)
+
+
+Probe = Stream
