@@ -1,0 +1,217 @@
+"""The product's side of the agent: puts it on the host, asks it, and survives a lost connection.
+
+Every request is safe to ask twice (the agent answers a second launch or start with the first
+one's state), so a lost answer is asked for again within the given patience; until then what runs
+on the host is unknown, never dead.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import posixpath
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from infra.agent_file import agent_file
+from infra.errors import AgentBroken, AgentRefusal, ContactLost, HostRebooted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from configs.host import Host
+    from infra.shell import Output, Shell
+
+T = TypeVar("T")
+
+_REFUSED = 10
+_CALL_S = 20.0
+
+
+class Hello(NamedTuple):
+    """Who answers."""
+
+    version: str
+    python: str
+    boot_id: str
+    uid: int
+    user: str
+    home: str
+
+
+class Poll(NamedTuple):
+    """What one `wait` brought."""
+
+    state: dict[str, Any] | None
+    engine_alive: bool
+    supervisor_alive: bool
+    log: bytes
+    offset: int
+    log_size: int
+    job: dict[str, Any] | None
+    seen: str | None
+
+
+class HostAgent:
+    """The agent on one host, through one shell."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        host: Host,
+        *,
+        patience_s: float = 120.0,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        self.shell = shell
+        self.host = host
+        self.round_trips = 0
+        self._patience_s = patience_s
+        self._note = note or (lambda _text: None)
+        self._file = agent_file()
+        self._hello: Hello | None = None
+
+    @property
+    def hello(self) -> Hello:
+        """Who answers; installs the agent on first use."""
+        if self._hello is None:
+            self._hello = self._patiently(self._install)
+        return self._hello
+
+    @property
+    def root(self) -> str:
+        """Our folder on the host."""
+        return self.path(self.host.folder)
+
+    def path(self, text: str) -> str:
+        """A path of a host file or sweep as the host knows it: ~ and relative mean home."""
+        home = self.hello.home
+        if text == "~":
+            return home
+        return posixpath.join(home, text.removeprefix("~/"))
+
+    def call(
+        self, command: str, /, *, timeout_s: float = _CALL_S, **request: Any
+    ) -> dict[str, Any]:
+        """Asks the agent.
+
+        Raises:
+            AgentRefusal: A foreseen refusal, with its class.
+            HostRebooted: The host runs another boot than at the start.
+            ContactLost: No answer within the patience.
+        """
+        boot = self.hello.boot_id
+        answer = self._patiently(lambda: self._ask(command, request, timeout_s))
+        if answer.get("boot_id", boot) != boot:
+            raise HostRebooted(f"{self.host.name} was rebooted: what ran there is gone")
+        return answer
+
+    def wait(
+        self,
+        folder: str,
+        offset: int,
+        *,
+        holder: str | None = None,
+        job: str | None = None,
+        seen: str | None = None,
+        timeout_s: float = 1.5,
+    ) -> Poll:
+        """Blocks on the host until something changes, two seconds at most; renews the lease."""
+        claim = {"root": self.root, "holder": holder, "lease_s": self.host.lease_s}
+        answer = self.call(
+            "wait",
+            dir=folder,
+            offset=offset,
+            timeout_s=timeout_s,
+            lease_s=self.host.lease_s,
+            claim=claim if holder else None,
+            job=job,
+            seen=seen,
+        )
+        return Poll(
+            state=answer["state"],
+            engine_alive=answer["engine_alive"],
+            supervisor_alive=answer["supervisor_alive"],
+            log=base64.b64decode(answer["log"]),
+            offset=answer["offset"],
+            log_size=answer["log_size"],
+            job=answer["job"],
+            seen=answer["seen"],
+        )
+
+    def put(self, data: bytes, path: str) -> None:
+        """Writes a file on the host, 0600."""
+        self.round_trips += 1
+        self._patiently(lambda: self.shell.put(data, path))
+
+    def get(self, path: str) -> bytes:
+        """Reads a file of the host."""
+        self.round_trips += 1
+        return self._patiently(lambda: self.shell.get(path))
+
+    def put_json(self, value: Mapping[str, Any], path: str) -> None:
+        """Writes a JSON file on the host, 0600."""
+        self.put(json.dumps(value).encode(), path)
+
+    def close(self) -> None:
+        """Lets go of the connection; what runs on the host goes on."""
+        self.shell.close()
+
+    def _install(self) -> Hello:
+        run = self.shell.run
+        home = _text(run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=_CALL_S))
+        root = posixpath.join(home, self.host.folder.removeprefix("~/"))
+        folder = posixpath.join(root, "agent")
+        path = posixpath.join(folder, self._file.name)
+        if run(["test", "-f", path], timeout_s=_CALL_S).code != 0:
+            _text(run(["mkdir", "-p", "-m", "0700", root, folder], timeout_s=_CALL_S))
+            self.shell.put(self._file.data, path)
+        self._argv = [self.host.agent_python, path]
+        answer = self._ask("hello", {"root": root}, _CALL_S)
+        return Hello(*(answer[field] for field in Hello._fields))
+
+    def _ask(self, command: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        self.round_trips += 1
+        output = self.shell.run([*self._argv, command, json.dumps(request)], timeout_s=timeout_s)
+        return read_answer(command, output)
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        """Tries again while contact is lost, with growing pauses."""
+        deadline = time.monotonic() + self._patience_s
+        pause = 0.2
+        while True:
+            try:
+                return attempt()
+            except ContactLost as error:
+                if time.monotonic() + pause > deadline:
+                    raise
+                self._note(f"{error}; trying again in {pause:.1f} s")
+            time.sleep(pause)
+            pause = min(pause * 2, 5.0)
+
+
+def read_answer(command: str, output: Output) -> dict[str, Any]:
+    """The agent's answer, or its refusal.
+
+    Raises:
+        AgentRefusal: Exit code 10: a foreseen refusal.
+        AgentBroken: Anything that is not one JSON object.
+    """
+    try:
+        answer = json.loads(output.out.strip().splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        shown = (output.err or output.out).strip().splitlines()[-3:]
+        raise AgentBroken(
+            f"agent {command}: exit {output.code}: {' | '.join(shown) or 'no output'}"
+        ) from error
+    if not isinstance(answer, dict):
+        raise AgentBroken(f"agent {command}: not an object: {output.out[:200]}")
+    if output.code == _REFUSED or answer.get("ok") is False:
+        raise AgentRefusal(str(answer.get("error")), str(answer.get("message", "")), answer)
+    return answer
+
+
+def _text(output: Output) -> str:
+    if output.code != 0:
+        raise AgentBroken(f"the host's shell: exit {output.code}: {output.err.strip()[:200]}")
+    return output.out

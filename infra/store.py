@@ -1,0 +1,181 @@
+"""The run folder, which is the truth: one folder per sweep run, one per trial, written atomically.
+
+<runs>/<sweep>/<sweep run>/
+    sweep.json plan.json run.json comparison.json report.md *.png
+    trials/<trial>.a<attempt>/
+        record.json command.txt environment.json server.log patch.diff samples/*.jsonl.gz
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import WorldError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from configs.values import Value
+
+
+class DiskFull(WorldError):
+    """The controller's disk took no more; nothing half-written stands under a final name."""
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes a file: whole under its name, or not at all.
+
+    Raises:
+        DiskFull: No space is left.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise DiskFull(f"{path}: no space left on the controller's disk") from error
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes plain data as JSON, whole or not at all; refuses NaN."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, text + "\n")
+
+
+def write_value(path: Path, value: Value) -> None:
+    """Writes a value as JSON, whole or not at all."""
+    write_text(path, value.model_dump_json(indent=1) + "\n")
+
+
+class TrialFolder:
+    """The folder of one attempt at one trial."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def record(self) -> Path:
+        """record.json; it stands there exactly when the attempt has come to an end."""
+        return self.path / "record.json"
+
+    @property
+    def finished(self) -> bool:
+        """Whether this attempt came to an end."""
+        return self.record.is_file()
+
+    @property
+    def attempt(self) -> int:
+        """From 1."""
+        return int(self.path.name.rpartition(".a")[2])
+
+    @property
+    def trial(self) -> str:
+        """The trial's id."""
+        return self.path.name.rpartition(".a")[0]
+
+    def append(self, name: str, data: bytes) -> None:
+        """Appends to a growing file (the engine's log as it comes)."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.path / name).open("ab") as file:
+            file.write(data)
+
+    def samples(self, name: str, raw: bytes) -> None:
+        """Keeps raw sample rows, compressed."""
+        write_bytes(self.path / "samples" / f"{name}.jsonl.gz", gzip.compress(raw, mtime=0))
+
+
+class RunFolder:
+    """The folder of one run of a sweep."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def id(self) -> str:
+        """The run's id: <sweep>-<number>."""
+        return f"{self.path.parent.name}-{self.path.name}"
+
+    def trials(self) -> Iterator[TrialFolder]:
+        """All attempts, by trial and number."""
+        folders = (self.path / "trials").glob("*.a[0-9]*")
+        yield from (
+            TrialFolder(path) for path in sorted(folders, key=lambda p: (p.stem, _number(p)))
+        )
+
+    def records(self) -> dict[str, bytes]:
+        """record.json of the last finished attempt of each trial."""
+        found: dict[str, bytes] = {}
+        for folder in self.trials():
+            if folder.finished:
+                found[folder.trial] = folder.record.read_bytes()
+        return found
+
+    def next_attempt(self, trial: str) -> TrialFolder:
+        """A new folder for another attempt."""
+        done = [folder.attempt for folder in self.trials() if folder.trial == trial]
+        path = self.path / "trials" / f"{trial}.a{max(done, default=0) + 1}"
+        path.mkdir(mode=0o700, parents=True)
+        return TrialFolder(path)
+
+
+class Store:
+    """All run folders."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def runs(self, sweep: str) -> list[RunFolder]:
+        """The runs of a sweep, oldest first."""
+        return [RunFolder(path) for path in sorted((self.root / sweep).glob("[0-9]*"))]
+
+    def new_run(self, sweep: str) -> RunFolder:
+        """A new run folder; concurrent callers get different ones."""
+        parent = self.root / sweep
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = max((int(run.path.name) for run in self.runs(sweep)), default=0)
+        while True:
+            number += 1
+            path = parent / f"{number:04d}"
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            return RunFolder(path)
+
+    def latest(self, sweep: str, digest: str | None = None) -> RunFolder | None:
+        """The latest run of a sweep, or the latest of one plan."""
+        for run in reversed(self.runs(sweep)):
+            if digest is None or read_json(run.path / "plan.json").get("digest") == digest:
+                return run
+        return None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is no such file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _number(path: Path) -> int:
+    return int(path.name.rpartition(".a")[2])
