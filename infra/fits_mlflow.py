@@ -48,11 +48,11 @@ def fit(
             fitted.warnings.append(f"{key} cut in params, full text in artifact {file}")
         fitted.params[_key(key)] = value[:param_limit]
     strange: list[str] = []
-    for key, value, step in metrics:
-        if value is None:
+    for key, figure, step in metrics:
+        if figure is None:
             continue
-        if math.isfinite(value):
-            fitted.metrics.append((_key(key), float(value), step))
+        if math.isfinite(figure):
+            fitted.metrics.append((_key(key), float(figure), step))
         elif key not in strange:
             strange.append(key)
     for key, text in tags.items():

@@ -88,7 +88,7 @@ class Tracker:
         Raises:
             TrackingDown: The server did not take it.
         """
-        return self.patiently(lambda: self._publish(entry))
+        return str(self.patiently(lambda: self._publish(entry)))
 
     def experiment(self, name: str) -> str:
         """The id of an experiment, made if need be."""
