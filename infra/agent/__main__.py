@@ -1,0 +1,95 @@
+"""One command per call: ``agent.pyz COMMAND '{JSON}'`` prints one JSON object on one line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from typing import Any, NamedTuple
+
+from infra.agent.refusal import Refusal
+
+REFUSED = 10
+"""Exit code of a foreseen refusal."""
+
+
+class Command(NamedTuple):
+    """Where a command lives and which keys its request may have.
+
+    The module is loaded when the command is called: a poll should not pay for what it does not
+    use, since a zipped program is compiled anew in every call.
+    """
+
+    module: str
+    function: str
+    needs: frozenset[str] = frozenset()
+    takes: frozenset[str] = frozenset()
+
+
+def _keys(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+COMMANDS = {
+    "hello": Command("facts", "hello"),
+    "claim": Command("claim", "claim", _keys("root holder lease_s"), _keys("note")),
+    "release": Command("claim", "release", _keys("root holder")),
+    "supervise": Command("supervise", "supervise", _keys("dir root")),
+    "wait": Command(
+        "wait",
+        "wait",
+        _keys("dir offset"),
+        _keys("max_bytes timeout_s quiet_s lease_s claim job seen"),
+    ),
+    "start": Command("jobs", "start", _keys("dir name job"), _keys("python request")),
+    "run-job": Command("work", "run_job", _keys("dir name job")),
+    "http": Command(
+        "web", "http_call", _keys("port method path"), _keys("body timeout_s api_key_env")
+    ),
+    "port": Command("ports", "ports", takes=_keys("ports pick")),
+    "file": Command(
+        "files",
+        "file",
+        _keys("op"),
+        _keys("path content_path expect_sha256 python package relative"),
+    ),
+}
+
+
+def answer(words: list[str]) -> dict[str, Any]:
+    """Carries out one command line.
+
+    Raises:
+        Refusal: ``bad_request`` for anything that is not a command with its keys, or whatever the
+            command foresees.
+    """
+    if len(words) not in (1, 2) or words[0] not in COMMANDS:
+        raise Refusal("bad_request", f"expected one of {', '.join(COMMANDS)} and a JSON object")
+    command = COMMANDS[words[0]]
+    try:
+        asked = json.loads(words[1]) if len(words) == 2 else {}
+    except ValueError as fault:
+        raise Refusal("bad_request", f"the request is not JSON: {fault}") from fault
+    if not isinstance(asked, dict):
+        raise Refusal("bad_request", "the request is not a JSON object")
+    missing = command.needs - asked.keys()
+    unknown = asked.keys() - command.needs - command.takes
+    if missing or unknown:
+        message = f"{words[0]}: missing {sorted(missing)}, unknown {sorted(unknown)}"
+        raise Refusal("bad_request", message)
+    module = importlib.import_module(f"infra.agent.{command.module}")
+    return {"ok": True, **getattr(module, command.function)(asked)}
+
+
+def main() -> int:
+    """Prints the answer and returns the exit code."""
+    try:
+        value, code = answer(sys.argv[1:]), 0
+    except Refusal as refusal:
+        value, code = refusal.answer(), REFUSED
+    print(json.dumps(value, allow_nan=False), flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""Puts a closed loop of requests on the engine, from the host itself, and times every token."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Optional
+
+import aiohttp
+
+from infra.agent import folders, lease, processes, watch
+from infra.agent.clock import Lag, percentile
+from infra.agent.jobs import Job
+from infra.agent.refusal import Refusal
+from infra.agent.streams import STREAMS, Fault, Stream
+
+PROGRESS_S = 0.25
+
+_MESSAGE = 500
+_READ_BUFFER = 1 << 20
+
+
+class Request(NamedTuple):
+    """One request, encoded before the clock starts."""
+
+    id: str
+    kind: str
+    body: bytes
+
+
+class Load(NamedTuple):
+    """The whole of what is asked."""
+
+    url: str
+    path: str
+    concurrency: int
+    timeout_s: float
+    deadline_s: float
+    headers: dict[str, str]
+    requests: list[Request]
+    abort_after_failures: Optional[int]
+
+    @classmethod
+    def read(cls, asked: dict[str, Any]) -> Load:
+        """Reads the request of a drive job; ``bad_request`` or ``unknown_path`` if it is wrong."""
+        try:
+            load = cls(
+                url=asked["base_url"].rstrip("/") + asked["path"],
+                path=asked["path"],
+                concurrency=int(asked["concurrency"]),
+                timeout_s=float(asked["timeout_s"]),
+                deadline_s=float(asked["deadline_s"]),
+                headers=dict(asked.get("headers") or {}),
+                requests=[
+                    Request(str(one["id"]), str(one["kind"]), json.dumps(one["payload"]).encode())
+                    for one in asked["requests"]
+                ],
+                abort_after_failures=asked.get("abort_after_failures"),
+            )
+        except (KeyError, TypeError, ValueError) as fault:
+            raise Refusal("bad_request", f"drive: {type(fault).__name__} {fault}") from fault
+        if load.path not in STREAMS:
+            raise Refusal("unknown_path", f"no parser for {load.path}")
+        if load.concurrency < 1:
+            raise Refusal("bad_request", f"concurrency {load.concurrency}")
+        return load
+
+
+class Sample:
+    """One request under way; times are seconds since the job's zero."""
+
+    def __init__(self, request: Request, stream: Stream, due: float) -> None:
+        self.request = request
+        self.stream = stream
+        self.due = due
+        self.sent = due
+        self.status: Optional[int] = None
+
+    def line(self, zero: float, done: float, fault: Optional[Fault]) -> dict[str, Any]:
+        """The sample as it is recorded; a fault of the transport outweighs one of the stream."""
+        reading = self.stream.finish()
+        fault = fault or reading.fault
+        times = [round(at - zero, 6) for at in self.stream.times]
+        return {
+            "id": self.request.id,
+            "kind": self.request.kind,
+            "sent": round(self.sent - zero, 6),
+            "first": times[0] if times else None,
+            "last": times[-1] if times else None,
+            "done": round(done - zero, 6),
+            "chunks": [[at, self.stream.counts[i]] for i, at in enumerate(times)],
+            "meta": reading.meta,
+            "output_ids": reading.output_ids,
+            "text_tail": reading.text_tail,
+            "status": self.status,
+            "error": None if fault is None else {"class": fault.kind, "message": fault.message},
+        }
+
+
+class Driver:
+    """Keeps exactly ``concurrency`` requests in flight while there are any left."""
+
+    def __init__(self, folder: str, where: str, load: Load) -> None:
+        self.folder = folder
+        self.where = where
+        self.load = load
+        self.pending: Iterator[Request] = iter(load.requests)
+        self.completed = self.failed = self.in_flight = self.tokens = 0
+        self.stopped: Optional[Fault] = None
+        self.zero = 0.0
+        self.delays: list[float] = []
+        self.lag = Lag()
+        self.digest = hashlib.sha256()
+        self.size = 0
+        self.engine = (watch.read_state(folder) or {}).get("engine")
+        path = os.path.join(where, "samples.jsonl")
+        self.samples = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+    async def run(self) -> dict[str, Any]:
+        """Drives the load to its end, or until a reason to stop."""
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(self._on_sent)
+        cpu = time.process_time()
+        gc.freeze()
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=self.load.timeout_s),
+            headers={
+                "Content-Type": "application/json",
+                "Accept-Encoding": "identity",
+                **self.load.headers,
+            },
+            trace_configs=[trace],
+            read_bufsize=_READ_BUFFER,
+        ) as session:
+            self.zero = time.monotonic()
+            self.lag.start(asyncio.get_running_loop())
+            count = min(self.load.concurrency, len(self.load.requests))
+            users = [asyncio.create_task(self._user(session)) for _ in range(count)]
+            await self._attend(users)
+            self.lag.stop()
+        seconds = time.monotonic() - self.zero
+        os.close(self.samples)
+        return self._result(seconds, time.process_time() - cpu)
+
+    async def _attend(self, users: list[asyncio.Task[None]]) -> None:
+        """Shows progress and looks for reasons to stop while the users work."""
+        loop = asyncio.get_running_loop()
+        working = set(users)
+        while working:
+            ended, working = await asyncio.wait(
+                working, timeout=PROGRESS_S, return_when=asyncio.FIRST_EXCEPTION
+            )
+            # In a thread: a slow disk must not show up as a slow engine.
+            found = await loop.run_in_executor(None, self._look_around)
+            if working and self.stopped is None:
+                self.stopped = found
+            if self.stopped or any(user.exception() for user in ended):
+                for user in working:
+                    user.cancel()
+                break
+        outcomes = await asyncio.gather(*users, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+        self._look_around()
+
+    def _look_around(self) -> Optional[Fault]:
+        seconds = time.monotonic() - self.zero
+        progress = {
+            "done": self.completed + self.failed,
+            "failed": self.failed,
+            "in_flight": self.in_flight,
+            "tokens": self.tokens,
+            "seconds": seconds,
+        }
+        path = os.path.join(self.where, "progress.json")
+        folders.write_json(path, progress, durable=False)
+        if seconds > self.load.deadline_s:
+            return Fault("deadline", f"not done after {self.load.deadline_s} s")
+        if lease.expired(self.folder):
+            return Fault("lease_expired", "nobody renewed the trial's lease")
+        if self.engine is not None and not processes.alive(self.engine):
+            return Fault("engine_gone", f"engine {self.engine['pid']} is gone")
+        return None
+
+    async def _user(self, session: aiohttp.ClientSession) -> None:
+        due = time.monotonic()
+        for request in self.pending:
+            sample = Sample(request, STREAMS[self.load.path](), due)
+            self.in_flight += 1
+            fault: Optional[Fault] = Fault("cancelled", "the drive was stopped")
+            try:
+                fault = await self._exchange(session, sample)
+            except asyncio.CancelledError:
+                fault = self.stopped or fault
+                raise
+            finally:
+                self.in_flight -= 1
+                due = time.monotonic()
+                self._record(sample, due, fault)
+            if self.stopped:
+                return
+
+    async def _on_sent(self, _session: Any, context: Any, _params: Any) -> None:
+        sample = context.trace_request_ctx
+        sample.sent = time.monotonic()
+        self.delays.append(sample.sent - sample.due)
+
+    async def _exchange(self, session: aiohttp.ClientSession, sample: Sample) -> Optional[Fault]:
+        """Sends one request and reads its stream; the fault is one of the transport or None."""
+        try:
+            async with session.post(
+                self.load.url, data=sample.request.body, trace_request_ctx=sample
+            ) as response:
+                sample.status = response.status
+                if response.status != 200:
+                    text = (await response.content.read(_READ_BUFFER)).decode("utf-8", "replace")
+                    return Fault("http_error", f"{response.status}: {text[:_MESSAGE]}")
+                read, feed, now = response.content.readany, sample.stream.feed, time.monotonic
+                while True:
+                    data = await read()
+                    if not data:
+                        return None
+                    feed(data, now())
+        except asyncio.TimeoutError:
+            return Fault("timeout", f"no end within {self.load.timeout_s} s")
+        except aiohttp.ClientConnectorError as fault:
+            refused = fault.errno == errno.ECONNREFUSED
+            return Fault("refused" if refused else "unreachable", str(fault)[:_MESSAGE])
+        except (aiohttp.ClientError, ConnectionError) as fault:
+            return Fault("disconnected", f"{type(fault).__name__}: {fault}"[:_MESSAGE])
+
+    def _record(self, sample: Sample, done: float, fault: Optional[Fault]) -> None:
+        line = sample.line(self.zero, done, fault)
+        data = folders.dumps(line).encode() + b"\n"
+        try:
+            folders.write_all(self.samples, data)
+        except OSError as problem:
+            if problem.errno in folders.DISK_FULL:
+                raise Refusal("disk_full", "no space left for the samples") from problem
+            raise
+        self.digest.update(data)
+        self.size += len(data)
+        self.tokens += sample.stream.counts[-1] if sample.stream.counts else 0
+        if line["error"] is None:
+            self.completed += 1
+            return
+        self.failed += 1
+        limit = self.load.abort_after_failures
+        if self.stopped is None and limit is not None and self.failed >= limit:
+            self.stopped = Fault("too_many_failures", f"{self.failed} requests failed")
+
+    def _result(self, seconds: float, cpu_s: float) -> dict[str, Any]:
+        stopped = self.stopped
+        return {
+            "ok": stopped is None,
+            "error": stopped.kind if stopped else None,
+            "message": stopped.message if stopped else None,
+            "completed": self.completed,
+            "failed": self.failed,
+            "unsent": len(self.load.requests) - self.completed - self.failed,
+            "seconds": seconds,
+            "client": {
+                **self.lag.summary(),
+                "send_delay_p99_s": percentile(self.delays, 0.99),
+                "cpu_s": cpu_s,
+                "cpu_share": cpu_s / seconds if seconds else None,
+            },
+            "started_monotonic": self.zero,
+            "samples_sha256": self.digest.hexdigest(),
+            "samples_bytes": self.size,
+        }
+
+
+def drive(job: Job) -> dict[str, Any]:
+    """Runs the load of a drive job; the samples lie in samples.jsonl beside its result."""
+    return asyncio.run(Driver(job.folder, job.where, Load.read(job.request)).run())

@@ -1,0 +1,218 @@
+"""What this host is, as raw texts and numbers; what they mean is read elsewhere."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import shutil
+import sys
+import time
+from typing import Any, Optional
+
+from infra.agent import commands, folders, ports, processes, release
+from infra.agent.jobs import Job
+from infra.agent.processes import Process
+from infra.agent.refusal import Refusal
+
+PACKAGES = ("sglang", "vllm", "torch", "aiohttp")
+
+_CARD_ROWS = (
+    "index,uuid,name,driver_version,memory.used,memory.total,utilization.gpu,power.draw,"
+    "clocks.sm,clocks.max.sm,temperature.gpu,{reasons}"
+)
+_REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+_SMI_TIMEOUT_S = 30.0
+_PYTHON_TIMEOUT_S = 30.0
+_ARGS_LIMIT = 500
+_VERSIONS = """
+import importlib.metadata as metadata, json, platform, sys
+versions = {}
+for name in sys.argv[1:]:
+    try:
+        versions[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        versions[name] = None
+print(json.dumps({"version": platform.python_version(), "packages": versions}))
+"""
+
+
+def hello(_asked: dict[str, Any]) -> dict[str, Any]:
+    """Who answers, on which boot."""
+    return {
+        "version": os.path.basename(sys.argv[0]),
+        "python": platform.python_version(),
+        "boot_id": processes.boot_id(),
+        **_user(),
+        "monotonic": time.monotonic(),
+        "wall": time.time(),
+    }
+
+
+def facts(job: Job) -> dict[str, Any]:
+    """Asks the host everything that a trial's numbers may depend on."""
+    asked = job.request
+    cards = _cards()
+    apps = release.smi("compute-apps", release.APP_ROWS, _SMI_TIMEOUT_S)
+    return {
+        "nvidia_smi": {
+            "gpus": cards,
+            "apps": apps,
+            "topology": commands.run(["nvidia-smi", "topo", "-m"], _SMI_TIMEOUT_S),
+        },
+        "processes": _rows(release.app_pids(apps["stdout"])),
+        "engine_python": _engine_python(asked.get("python")),
+        "host": {**_machine(), **_user(), "boot_id": processes.boot_id()},
+        "paths": {path: _path(path) for path in asked.get("paths") or []},
+        "ports_free": {str(port): ports.is_free(int(port)) for port in asked.get("ports") or []},
+    }
+
+
+def _cards() -> dict[str, Any]:
+    """The GPU rows; drivers before 535 know the clock reasons under their older name only."""
+    got: dict[str, Any] = {}
+    for reasons in _REASONS:
+        got = release.smi("gpu", _CARD_ROWS.format(reasons=reasons), _SMI_TIMEOUT_S)
+        if got["exit"] is None or "is not a valid field" not in got["stdout"] + got["stderr"]:
+            return got
+    return got
+
+
+def _rows(on_gpus: set[int]) -> list[dict[str, Any]]:
+    """Our own user's processes (without kernel threads) and whoever is on a GPU."""
+    uid, now = os.getuid(), processes.table()
+    chosen = [
+        process
+        for process in now.values()
+        if process.pid in on_gpus or (process.uid == uid and 2 not in (process.pid, process.ppid))
+    ]
+    environments = processes.environments(chosen)
+    return [_row(process, environments.get(process.pid)) for process in chosen]
+
+
+def _row(process: Process, environment: Optional[processes.Environment]) -> dict[str, Any]:
+    return {
+        **process._asdict(),
+        "user": _name(process.uid),
+        # With the memory lock of a stuck process the command line cannot be read either.
+        "args": "" if environment is None or environment.blank else _args(process.pid),
+        "marker": environment.marker if environment else None,
+    }
+
+
+def _args(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            raw = file.read(_ARGS_LIMIT)
+    except OSError:
+        return ""
+    return raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def _name(uid: int) -> Optional[str]:
+    """The user's name; None in containers that run under a number without a name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
+
+
+def _user() -> dict[str, Any]:
+    return {
+        "uid": os.getuid(),
+        "user": _name(os.getuid()),
+        "home": os.path.expanduser("~"),
+    }
+
+
+def _engine_python(python: Optional[str]) -> Optional[dict[str, Any]]:
+    if python is None:
+        return None
+    got = commands.run([python, "-c", _VERSIONS, *PACKAGES], _PYTHON_TIMEOUT_S)
+    try:
+        found = folders.loads_last_line(got["stdout"])
+    except Refusal:
+        found = {"version": None, "packages": dict.fromkeys(PACKAGES)}
+    return {
+        "python": python,
+        **found,
+        "error": got["error"] or got["stderr"].strip()[-500:] or None,
+    }
+
+
+def _machine() -> dict[str, Any]:
+    uname = os.uname()
+    memory = _fields("/proc/meminfo")
+    return {
+        "cpu_model": _fields("/proc/cpuinfo").get("model name"),
+        "cpu_count": os.cpu_count(),
+        "cpu_usable": len(os.sched_getaffinity(0)),
+        "memory_total_bytes": _kib(memory.get("MemTotal")),
+        "memory_available_bytes": _kib(memory.get("MemAvailable")),
+        "shm_free_bytes": _free("/dev/shm"),
+        "uname": " ".join(uname),
+        "hostname": uname.nodename,
+        "distro": _distro(),
+        "python": platform.python_version(),
+        "uptime_s": float(_text("/proc/uptime").split()[0]),
+        "dockerenv": os.path.exists("/.dockerenv"),
+        "pid1_comm": _text("/proc/1/comm").strip(),
+    }
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _fields(path: str) -> dict[str, str]:
+    """The first value of each ``name: value`` line."""
+    found: dict[str, str] = {}
+    for line in _text(path).splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def _kib(text: Optional[str]) -> Optional[int]:
+    return int(text.split()[0]) * 1024 if text else None
+
+
+def _distro() -> Optional[str]:
+    for line in _text("/etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return None
+
+
+def _free(path: str) -> Optional[int]:
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return None
+
+
+def _path(path: str) -> dict[str, Any]:
+    """Whether a path is there, how large its files are, and the space left where it lies."""
+    there = path
+    while not os.path.exists(there) and os.path.dirname(there) != there:
+        there = os.path.dirname(there)
+    exists = os.path.exists(path)
+    return {
+        "exists": exists,
+        "kind": None if not exists else "folder" if os.path.isdir(path) else "file",
+        "size_bytes": _size(path) if exists else None,
+        "disk_free_bytes": _free(there),
+    }
+
+
+def _size(path: str) -> int:
+    """Bytes of a file, or of the files directly in a folder (a model's shards)."""
+    if not os.path.isdir(path):
+        return os.path.getsize(path)
+    with os.scandir(path) as entries:
+        return sum(entry.stat().st_size for entry in entries if entry.is_file())

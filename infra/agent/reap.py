@@ -1,0 +1,88 @@
+"""The job that ends a trial from outside, with or without its supervisor."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Optional
+
+from infra.agent import ending, folders, processes, release, watch
+from infra.agent.jobs import Job
+from infra.agent.refusal import Refusal
+
+_SETTLE_S = 5.0
+
+
+def reap(job: Job) -> dict[str, Any]:
+    """Ends the asked groups, processes and markers, and waits until the host is free.
+
+    The trial's own state, if the folder holds one, ends as ``stopped``: the supervisor writes it,
+    or this job does where no supervisor lives any more.
+    """
+    folder, asked = job.folder, job.request
+    started = time.monotonic()
+    groups = list(asked.get("groups") or [])
+    state = watch.read_state(folder)
+    ours = state is not None and _concerns(state, groups, asked)
+    if ours:
+        _ask_to_stop(folder)
+    ended = ending.end(
+        ending.Ours(
+            groups, list(asked.get("processes") or []), list(asked.get("markers") or []), []
+        ),
+        float(asked.get("grace_s") or 0),
+    )
+    if ours:
+        _settle(folder, ended)
+    return release.report(
+        ended,
+        asked.get("port"),
+        float(asked.get("gpu_wait_s") or 0),
+        asked.get("free_below_mib"),
+        started,
+    )
+
+
+def _concerns(state: dict[str, Any], groups: list[dict[str, Any]], asked: dict[str, Any]) -> bool:
+    engine = state["engine"] or {}
+    key = (engine.get("pid"), engine.get("start_ticks"))
+    named = any((group["pid"], group["start_ticks"]) == key for group in groups)
+    return named or state["trial"] in (asked.get("markers") or [])
+
+
+def _ask_to_stop(folder: str) -> None:
+    """Lets the supervisor know that the end which it is about to see was wished for."""
+    try:
+        folders.write_json(os.path.join(folder, watch.STOP), {"monotonic": time.monotonic()})
+    except Refusal as fault:
+        print(f"the end will be recorded as unasked: {fault}", flush=True)
+
+
+def _settle(folder: str, ended: ending.Ended) -> None:
+    """Waits for the supervisor's record of the end, or writes it in the place of a dead one."""
+    until = time.monotonic() + _SETTLE_S
+    while time.monotonic() < until:
+        state = watch.read_state(folder)
+        if state is None or state["phase"] in ("exited", "stopped"):
+            return
+        if not processes.alive(state["supervisor"]) and _unsupervised(folder):
+            _record(folder, state, ended)
+            return
+        time.sleep(0.05)
+
+
+def _unsupervised(folder: str) -> bool:
+    """Whether neither a supervisor nor its guard holds the folder's lock."""
+    lock: Optional[int] = folders.lock(os.path.join(folder, "supervise.lock"), wait=False)
+    if lock is None:
+        return False
+    os.close(lock)
+    return True
+
+
+def _record(folder: str, state: dict[str, Any], ended: ending.Ended) -> None:
+    stopped = not ended.survivors
+    message = None if stopped else f"still there after SIGKILL: {ended.survivors}"
+    state.update(phase="stopped", end_reason="stopped", message=message)
+    state["ended_monotonic"] = time.monotonic()
+    folders.write_json(os.path.join(folder, watch.STATE), state)

@@ -1,0 +1,144 @@
+"""Blocks on the host until something changes, so that one round trip carries a poll."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from typing import Any, NamedTuple, Optional
+
+from infra.agent import claim, folders, jobs, lease, processes, watch
+from infra.agent.refusal import Refusal
+
+LONGEST_S = 2.0
+MOST_BYTES = 262_144
+
+_POLL_S = 0.02
+_COALESCE_S = 0.05
+
+
+class View(NamedTuple):
+    """What can change, cheap to look at: file stamps and whether processes live."""
+
+    state: str
+    engine: bool
+    supervisor: bool
+    job: str
+    job_alive: bool
+    result: str
+
+    def token(self) -> str:
+        """The view as an opaque string for the next call's ``seen``."""
+        return "/".join(str(part) for part in self)
+
+
+def wait(asked: dict[str, Any]) -> dict[str, Any]:
+    """Renews lease and claim, waits for a change, and answers with everything new.
+
+    The end of the engine, a new state and a job's result are answered at once. Log and progress
+    are too, but not before ``quiet_s``: a caller that only watches a probe run need not start a
+    process on the measured host for every line of its log.
+    """
+    folder = folders.existing_folder(asked["dir"])
+    _renew(folder, asked)
+    offset = int(asked["offset"])
+    name: Optional[str] = asked.get("job")
+    started = time.monotonic()
+    until = started + min(float(asked.get("timeout_s", 1.5)), LONGEST_S)
+    quiet = started + float(asked.get("quiet_s") or 0)
+    log = os.path.join(folder, "server.log")
+    seen = asked.get("seen")
+    while True:
+        view, size, now = _view(folder, name), _size(log), time.monotonic()
+        if _urgent(view, seen) or now >= until:
+            break
+        if now >= quiet and (size != offset or view.token() != seen):
+            time.sleep(min(_COALESCE_S, max(0.0, until - now)))
+            view, size = _view(folder, name), _size(log)
+            break
+        time.sleep(_POLL_S)
+    return _answer(folder, view, asked, _read(log, offset, size, asked))
+
+
+def _renew(folder: str, asked: dict[str, Any]) -> None:
+    held = asked.get("claim")
+    if held:
+        claim.take(held["root"], held["holder"], float(held["lease_s"]), held.get("note"))
+    if asked.get("lease_s") is not None:
+        lease.renew(folder, float(asked["lease_s"]))
+
+
+def _urgent(view: View, seen: Optional[str]) -> bool:
+    """Whether something changed that nobody should wait for."""
+    if seen is None:
+        return True
+    before = seen.split("/")
+    if len(before) != len(view):
+        return True
+    now = [str(part) for part in view]
+    progress = View._fields.index("job")
+    return any(part != before[i] for i, part in enumerate(now) if i != progress)
+
+
+def _view(folder: str, name: Optional[str]) -> View:
+    state = watch.read_state(folder)
+    engine = processes.alive(state["engine"]) if state else False
+    supervisor = processes.alive(state["supervisor"]) if state else False
+    stamp = _stamp(os.path.join(folder, watch.STATE))
+    if name is None:
+        return View(stamp, engine, supervisor, "-", job_alive=False, result="-")
+    place = jobs.place(folder, name)
+    progress = _stamp(os.path.join(place, "progress.json"))
+    result = _stamp(os.path.join(place, "result.json"))
+    return View(stamp, engine, supervisor, progress, jobs.alive(place), result)
+
+
+def _stamp(path: str) -> str:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return "-"
+    return f"{status.st_ino:x}.{status.st_mtime_ns:x}.{status.st_size:x}"
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _read(log: str, offset: int, size: int, asked: dict[str, Any]) -> dict[str, Any]:
+    """The log from the offset on; from its beginning if it has shrunk below the offset."""
+    limit = max(1, min(int(asked.get("max_bytes", MOST_BYTES)), MOST_BYTES))
+    truncated = size < offset
+    start = 0 if truncated else offset
+    data = b""
+    if size > start:
+        with open(log, "rb") as file:
+            file.seek(start)
+            data = file.read(limit)
+    return {
+        "log": base64.b64encode(data).decode("ascii"),
+        "offset": start + len(data),
+        "log_size": max(size, start + len(data)),
+        "truncated": truncated,
+    }
+
+
+def _answer(folder: str, view: View, asked: dict[str, Any], log: dict[str, Any]) -> dict[str, Any]:
+    state = watch.read_state(folder)
+    if state is None and view.state != "-":
+        raise Refusal("bad_state", f"{folder}/{watch.STATE} is not a JSON object")
+    name = asked.get("job")
+    return {
+        "state": state,
+        "engine_alive": view.engine,
+        "supervisor_alive": view.supervisor,
+        **log,
+        "job": None if name is None else jobs.status(folder, name),
+        "seen": view.token(),
+        "boot_id": processes.boot_id(),
+        "monotonic": time.monotonic(),
+        "wall": time.time(),
+    }

@@ -1,0 +1,91 @@
+"""One HTTP request to a server on this host, bounded in time and size."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+from typing import Any
+
+from infra.agent.refusal import Refusal
+
+LONGEST_S = 2.0
+MOST_BYTES = 1 << 20
+
+
+def http_call(asked: dict[str, Any]) -> dict[str, Any]:
+    """Asks the server on a local port; any status is an answer.
+
+    Raises:
+        Refusal: ``unreachable`` (nobody listens, or the connection broke), ``timeout``,
+            ``not_http``, ``no_api_key``.
+    """
+    started = time.monotonic()
+    until = started + min(float(asked.get("timeout_s", LONGEST_S)), LONGEST_S)
+    port = int(asked["port"])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_left(until))
+    body = asked.get("body")
+    try:
+        connection.request(
+            asked["method"],
+            asked["path"],
+            body=body.encode() if isinstance(body, str) else body,
+            headers=_headers(asked),
+        )
+        _within(connection, until)
+        response = connection.getresponse()
+        data = _read(connection, response, until)
+    except TimeoutError as fault:
+        raise Refusal("timeout", f"port {port} did not answer in time") from fault
+    except http.client.HTTPException as fault:
+        if isinstance(fault, ConnectionError):
+            raise Refusal("unreachable", f"port {port}: {fault}") from fault
+        raise Refusal("not_http", f"port {port}: {type(fault).__name__} {fault}") from fault
+    except OSError as fault:
+        raise Refusal("unreachable", f"port {port}: {fault}") from fault
+    finally:
+        connection.close()
+    return {
+        "status": response.status,
+        "body": data.decode("utf-8", "replace"),
+        "seconds": time.monotonic() - started,
+    }
+
+
+def _headers(asked: dict[str, Any]) -> dict[str, str]:
+    headers = {"Content-Type": "application/json"} if asked.get("body") is not None else {}
+    name = asked.get("api_key_env")
+    if name:
+        if name not in os.environ:
+            raise Refusal("no_api_key", f"the environment has no {name}")
+        headers["Authorization"] = f"Bearer {os.environ[name]}"
+    return headers
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _within(connection: http.client.HTTPConnection, until: float) -> None:
+    """Socket timeouts are per call; this keeps the whole within the limit."""
+    left = _left(until)
+    if connection.sock is not None:
+        connection.sock.settimeout(left)
+
+
+def _read(
+    connection: http.client.HTTPConnection, response: http.client.HTTPResponse, until: float
+) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while size < MOST_BYTES:
+        _within(connection, until)
+        part = response.read1(MOST_BYTES - size)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
