@@ -16,79 +16,19 @@ FREE_TEXT = frozenset({"policy", "fallback", "if_killed_before_done", "reason"})
 IDENTIFIERS = frozenset({"pid", "port", "gpu", "gi", "line", "exit_code", "status", "bad_index"})
 FIGURE_TOLERANCE = 0.01
 
-_STOPWORDS = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "but",
-        "by",
-        "can",
-        "for",
-        "from",
-        "has",
-        "have",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "may",
-        "of",
-        "on",
-        "or",
-        "so",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "to",
-        "up",
-        "was",
-        "were",
-        "will",
-        "with",
-        "you",
-        "your",
-    ]
-)
-_NEGATIONS = frozenset(
-    [
-        "no",
-        "not",
-        "none",
-        "nothing",
-        "never",
-        "without",
-        "missing",
-        "absent",
-        "cannot",
-        "lacks",
-        "lack",
-        "off",
-        "zero",
-        "few",
-        "fewer",
-        "unknown",
-        "disabled",
-        "neither",
-        "nobody",
-    ]
-)
-_PLAIN_NEGATIONS = frozenset(
-    ["no", "not", "none", "nothing", "never", "without", "missing", "absent", "cannot"]
-)
+_LITTLE_WORDS = """
+    a an and are as at be but by can for from has have if in into is it its may of on or so
+    than that the their them then there these they this to up was were will with you your
+"""
+_DENIALS = """
+    no not none nothing never without missing absent cannot
+"""
+_SOFT_DENIALS = """
+    lacks lack off zero few fewer unknown disabled neither nobody
+"""
+_STOPWORDS = frozenset(_LITTLE_WORDS.split())
+_PLAIN_NEGATIONS = frozenset(_DENIALS.split())
+_NEGATIONS = _PLAIN_NEGATIONS | frozenset(_SOFT_DENIALS.split())
 _PATH = re.compile(r"(?<![\w.])/[\w./-]*\w")
 _FLAG = re.compile(r"--[a-zA-Z][\w-]*")
 _IDENTIFIER = re.compile(

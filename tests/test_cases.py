@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cases import COMMITTED, case_folders, main, run_case
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("folder", case_folders(COMMITTED), ids=lambda folder: folder.name)
@@ -15,7 +19,7 @@ def test_case(folder):
     assert outcome.status == "ok", outcome.line()
 
 
-def write_case(root, name, expected):
+def write_case(root: Path, name: str, expected: dict[str, object]) -> None:
     (root / name).mkdir()
     (root / name / "expect.json").write_text(json.dumps(expected), encoding="utf-8")
 
