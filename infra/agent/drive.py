@@ -6,101 +6,24 @@ import asyncio
 import errno
 import gc
 import hashlib
-import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import aiohttp
 
-from infra.agent import folders, lease, processes, watch
+from infra.agent import folders, lease, processes, state
 from infra.agent.clock import Lag, percentile
 from infra.agent.jobs import Job
+from infra.agent.load import Load, Request, Sample
 from infra.agent.refusal import Refusal
-from infra.agent.streams import STREAMS, Fault, Stream
+from infra.agent.streams import STREAMS, Fault
 
 PROGRESS_S = 0.25
 
 _MESSAGE = 500
 _READ_BUFFER = 1 << 20
-
-
-class Request(NamedTuple):
-    """One request, encoded before the clock starts."""
-
-    id: str
-    kind: str
-    body: bytes
-
-
-class Load(NamedTuple):
-    """The whole of what is asked."""
-
-    url: str
-    path: str
-    concurrency: int
-    timeout_s: float
-    deadline_s: float
-    headers: dict[str, str]
-    requests: list[Request]
-    abort_after_failures: Optional[int]
-
-    @classmethod
-    def read(cls, asked: dict[str, Any]) -> Load:
-        """Reads the request of a drive job; ``bad_request`` or ``unknown_path`` if it is wrong."""
-        try:
-            load = cls(
-                url=asked["base_url"].rstrip("/") + asked["path"],
-                path=asked["path"],
-                concurrency=int(asked["concurrency"]),
-                timeout_s=float(asked["timeout_s"]),
-                deadline_s=float(asked["deadline_s"]),
-                headers=dict(asked.get("headers") or {}),
-                requests=[
-                    Request(str(one["id"]), str(one["kind"]), json.dumps(one["payload"]).encode())
-                    for one in asked["requests"]
-                ],
-                abort_after_failures=asked.get("abort_after_failures"),
-            )
-        except (KeyError, TypeError, ValueError) as fault:
-            raise Refusal("bad_request", f"drive: {type(fault).__name__} {fault}") from fault
-        if load.path not in STREAMS:
-            raise Refusal("unknown_path", f"no parser for {load.path}")
-        if load.concurrency < 1:
-            raise Refusal("bad_request", f"concurrency {load.concurrency}")
-        return load
-
-
-class Sample:
-    """One request under way; times are seconds since the job's zero."""
-
-    def __init__(self, request: Request, stream: Stream, due: float) -> None:
-        self.request = request
-        self.stream = stream
-        self.due = due
-        self.sent = due
-        self.status: Optional[int] = None
-
-    def line(self, zero: float, done: float, fault: Optional[Fault]) -> dict[str, Any]:
-        """The sample as it is recorded; a fault of the transport outweighs one of the stream."""
-        reading = self.stream.finish()
-        fault = fault or reading.fault
-        times = [round(at - zero, 6) for at in self.stream.times]
-        return {
-            "id": self.request.id,
-            "kind": self.request.kind,
-            "sent": round(self.sent - zero, 6),
-            "first": times[0] if times else None,
-            "last": times[-1] if times else None,
-            "done": round(done - zero, 6),
-            "chunks": [[at, self.stream.counts[i]] for i, at in enumerate(times)],
-            "meta": reading.meta,
-            "output_ids": reading.output_ids,
-            "text_tail": reading.text_tail,
-            "status": self.status,
-            "error": None if fault is None else {"class": fault.kind, "message": fault.message},
-        }
 
 
 class Driver:
@@ -118,7 +41,8 @@ class Driver:
         self.lag = Lag()
         self.digest = hashlib.sha256()
         self.size = 0
-        self.engine = (watch.read_state(folder) or {}).get("engine")
+        self.engine = (state.read(folder) or {}).get("engine")
+        self.ended: asyncio.Queue[Optional[Sample]] = asyncio.Queue()
         path = os.path.join(where, "samples.jsonl")
         self.samples = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 
@@ -143,13 +67,16 @@ class Driver:
             self.lag.start(asyncio.get_running_loop())
             count = min(self.load.concurrency, len(self.load.requests))
             users = [asyncio.create_task(self._user(session)) for _ in range(count)]
-            await self._attend(users)
+            writer = asyncio.create_task(self._write_down())
+            await self._attend(users, writer)
             self.lag.stop()
+            self.ended.put_nowait(None)
+            await writer
         seconds = time.monotonic() - self.zero
         os.close(self.samples)
         return self._result(seconds, time.process_time() - cpu)
 
-    async def _attend(self, users: list[asyncio.Task[None]]) -> None:
+    async def _attend(self, users: list[asyncio.Task[None]], writer: asyncio.Task[None]) -> None:
         """Shows progress and looks for reasons to stop while the users work."""
         loop = asyncio.get_running_loop()
         working = set(users)
@@ -161,7 +88,7 @@ class Driver:
             found = await loop.run_in_executor(None, self._look_around)
             if working and self.stopped is None:
                 self.stopped = found
-            if self.stopped or any(user.exception() for user in ended):
+            if self.stopped or writer.done() or any(user.exception() for user in ended):
                 for user in working:
                     user.cancel()
                 break
@@ -169,7 +96,8 @@ class Driver:
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
-        self._look_around()
+        if not writer.done():
+            self._look_around()
 
     def _look_around(self) -> Optional[Fault]:
         seconds = time.monotonic() - self.zero
@@ -204,7 +132,7 @@ class Driver:
             finally:
                 self.in_flight -= 1
                 due = time.monotonic()
-                self._record(sample, due, fault)
+                self._count(sample, due, fault)
             if self.stopped:
                 return
 
@@ -237,25 +165,39 @@ class Driver:
         except (aiohttp.ClientError, ConnectionError) as fault:
             return Fault("disconnected", f"{type(fault).__name__}: {fault}"[:_MESSAGE])
 
-    def _record(self, sample: Sample, done: float, fault: Optional[Fault]) -> None:
-        line = sample.line(self.zero, done, fault)
-        data = folders.dumps(line).encode() + b"\n"
-        try:
-            folders.write_all(self.samples, data)
-        except OSError as problem:
-            if problem.errno in folders.DISK_FULL:
-                raise Refusal("disk_full", "no space left for the samples") from problem
-            raise
-        self.digest.update(data)
-        self.size += len(data)
+    def _count(self, sample: Sample, done: float, fault: Optional[Fault]) -> None:
+        """Counts an ended request and leaves its record to the writer."""
+        sample.end(done, fault)
+        self.ended.put_nowait(sample)
         self.tokens += sample.stream.counts[-1] if sample.stream.counts else 0
-        if line["error"] is None:
+        if sample.fault is None:
             self.completed += 1
             return
         self.failed += 1
         limit = self.load.abort_after_failures
         if self.stopped is None and limit is not None and self.failed >= limit:
             self.stopped = Fault("too_many_failures", f"{self.failed} requests failed")
+
+    async def _write_down(self) -> None:
+        """Writes ended samples one by one, letting the requests go first.
+
+        Requests of one length end together; writing them all before the next ones are sent would
+        hold up those by tens of milliseconds.
+        """
+        while True:
+            sample = await self.ended.get()
+            if sample is None:
+                return
+            data = folders.dumps(sample.line(self.zero)).encode() + b"\n"
+            try:
+                folders.write_all(self.samples, data)
+            except OSError as problem:
+                if problem.errno in folders.DISK_FULL:
+                    raise Refusal("disk_full", "no space left for the samples") from problem
+                raise
+            self.digest.update(data)
+            self.size += len(data)
+            await asyncio.sleep(0)
 
     def _result(self, seconds: float, cpu_s: float) -> dict[str, Any]:
         stopped = self.stopped
@@ -281,4 +223,9 @@ class Driver:
 
 def drive(job: Job) -> dict[str, Any]:
     """Runs the load of a drive job; the samples lie in samples.jsonl beside its result."""
-    return asyncio.run(Driver(job.folder, job.where, Load.read(job.request)).run())
+    return asyncio.run(_drive(job, Load.read(job.request)))
+
+
+async def _drive(job: Job, load: Load) -> dict[str, Any]:
+    # Made inside the loop: before Python 3.10 a queue belongs to the loop it was made in.
+    return await Driver(job.folder, job.where, load).run()

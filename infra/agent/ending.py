@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from infra.agent import processes
@@ -23,14 +23,16 @@ Table = dict[int, Process]
 class Ours(NamedTuple):
     """What makes a process one of the trial's."""
 
-    groups: list[dict[str, Any]]
+    groups: Sequence[dict[str, Any]] = ()
     """Identities of session leaders with ``pgid`` and ``sid``."""
-    processes: list[dict[str, Any]]
+    processes: Sequence[dict[str, Any]] = ()
     """Identities of single processes."""
-    markers: list[str]
+    markers: Sequence[str] = ()
     """Trial ids in the environment."""
-    ancestors: list[int]
+    ancestors: Sequence[int] = ()
     """Living processes of ours, all of whose descendants are the trial's (the supervisor)."""
+    spared: Sequence[dict[str, Any]] = ()
+    """Identities of processes that stay, with their descendants, whatever else names them."""
 
 
 class Ended(NamedTuple):
@@ -51,17 +53,18 @@ def row(process: Process) -> dict[str, Any]:
 def members(ours: Ours, now: Table) -> dict[tuple[int, int], Process]:
     """The processes of the table that are the trial's; own user only, never us or our parents."""
     uid, spared, boot = os.getuid(), processes.lineage(now), processes.boot_id()
+    everyone = [process for process in now.values() if process.uid == uid]
+    kept = {p.key: p for p in everyone if p.key in _keys(ours.spared, boot)}
+    _add_descendants(kept, everyone, set())
     candidates = [
         process
-        for process in now.values()
-        if process.uid == uid and process.pid not in spared and 2 not in (process.pid, process.ppid)
+        for process in everyone
+        if process.pid not in spared
+        and process.key not in kept
+        and 2 not in (process.pid, process.ppid)
     ]
     environments = processes.environments(candidates)
-    named = {
-        (ident["pid"], ident["start_ticks"])
-        for ident in [*ours.groups, *ours.processes]
-        if ident.get("boot_id") == boot
-    }
+    named = _keys([*ours.groups, *ours.processes], boot)
     groups = [group for group in ours.groups if group.get("boot_id") == boot]
     nothing = Environment(None, blank=True)
     found = {
@@ -78,12 +81,19 @@ def members(ours: Ours, now: Table) -> dict[tuple[int, int], Process]:
     return found
 
 
+def _keys(idents: Sequence[dict[str, Any]], boot: str) -> set[tuple[int, int]]:
+    """What identifies processes within this boot; identities of another boot name nobody."""
+    return {
+        (ident["pid"], ident["start_ticks"]) for ident in idents if ident.get("boot_id") == boot
+    }
+
+
 def _in_group(
     process: Process,
     group: dict[str, Any],
     now: Table,
     environment: Environment,
-    markers: list[str],
+    markers: Sequence[str],
 ) -> bool:
     """Whether a process belongs to a recorded session or process group.
 

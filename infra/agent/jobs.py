@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple, Optional
 
-from infra.agent import folders, processes, watch
+from infra.agent import folders, processes, state
 from infra.agent.refusal import Refusal
 
 KINDS = ("drive", "facts", "reap")
@@ -36,6 +36,16 @@ def place(folder: str, name: str) -> str:
 def alive(where: str) -> bool:
     """Whether the job's process runs."""
     return processes.alive(folders.read_object(os.path.join(where, "pid.json")))
+
+
+def identities(folder: str) -> list[dict[str, Any]]:
+    """The processes of all jobs of a trial, dead or alive."""
+    try:
+        names = os.listdir(os.path.join(folder, "jobs"))
+    except FileNotFoundError:
+        return []
+    paths = (os.path.join(folder, "jobs", name, "pid.json") for name in names)
+    return [ident for ident in map(folders.read_object, paths) if ident is not None]
 
 
 def status(folder: str, name: str) -> dict[str, Any]:
@@ -91,8 +101,8 @@ def _spawn(folder: str, name: str, kind: str, python: str, lock: int) -> None:
     env = {key: text for key, text in os.environ.items() if key != processes.MARKER}
     if kind != "reap":
         # A reap must not find itself, nor an earlier one, among what it ends.
-        state = watch.read_state(folder)
-        env[processes.MARKER] = state["trial"] if state else os.path.basename(folder.rstrip("/"))
+        known = state.read(folder)
+        env[processes.MARKER] = known["trial"] if known else os.path.basename(folder.rstrip("/"))
     path = os.path.join(where, "log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     words = folders.dumps({"dir": folder, "name": name, "job": kind})

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Optional
 
-from infra.agent import ending, folders, processes, release, watch
+from infra.agent import ending, folders, processes, release, state
 from infra.agent.jobs import Job
 from infra.agent.refusal import Refusal
 
@@ -22,14 +22,12 @@ def reap(job: Job) -> dict[str, Any]:
     folder, asked = job.folder, job.request
     started = time.monotonic()
     groups = list(asked.get("groups") or [])
-    state = watch.read_state(folder)
-    ours = state is not None and _concerns(state, groups, asked)
+    known = state.read(folder)
+    ours = known is not None and _concerns(known, groups, asked)
     if ours:
         _ask_to_stop(folder)
     ended = ending.end(
-        ending.Ours(
-            groups, list(asked.get("processes") or []), list(asked.get("markers") or []), []
-        ),
+        ending.Ours(groups, list(asked.get("processes") or []), list(asked.get("markers") or [])),
         float(asked.get("grace_s") or 0),
     )
     if ours:
@@ -43,17 +41,17 @@ def reap(job: Job) -> dict[str, Any]:
     )
 
 
-def _concerns(state: dict[str, Any], groups: list[dict[str, Any]], asked: dict[str, Any]) -> bool:
-    engine = state["engine"] or {}
+def _concerns(known: dict[str, Any], groups: list[dict[str, Any]], asked: dict[str, Any]) -> bool:
+    engine = known["engine"] or {}
     key = (engine.get("pid"), engine.get("start_ticks"))
     named = any((group["pid"], group["start_ticks"]) == key for group in groups)
-    return named or state["trial"] in (asked.get("markers") or [])
+    return named or known["trial"] in (asked.get("markers") or [])
 
 
 def _ask_to_stop(folder: str) -> None:
     """Lets the supervisor know that the end which it is about to see was wished for."""
     try:
-        folders.write_json(os.path.join(folder, watch.STOP), {"monotonic": time.monotonic()})
+        folders.write_json(os.path.join(folder, state.STOP), {"monotonic": time.monotonic()})
     except Refusal as fault:
         print(f"the end will be recorded as unasked: {fault}", flush=True)
 
@@ -62,11 +60,11 @@ def _settle(folder: str, ended: ending.Ended) -> None:
     """Waits for the supervisor's record of the end, or writes it in the place of a dead one."""
     until = time.monotonic() + _SETTLE_S
     while time.monotonic() < until:
-        state = watch.read_state(folder)
-        if state is None or state["phase"] in ("exited", "stopped"):
+        known = state.read(folder)
+        if known is None or known["phase"] in state.OVER:
             return
-        if not processes.alive(state["supervisor"]) and _unsupervised(folder):
-            _record(folder, state, ended)
+        if not processes.alive(known["supervisor"]) and _unsupervised(folder):
+            _record(folder, known, ended)
             return
         time.sleep(0.05)
 
@@ -80,9 +78,9 @@ def _unsupervised(folder: str) -> bool:
     return True
 
 
-def _record(folder: str, state: dict[str, Any], ended: ending.Ended) -> None:
+def _record(folder: str, known: dict[str, Any], ended: ending.Ended) -> None:
     stopped = not ended.survivors
     message = None if stopped else f"still there after SIGKILL: {ended.survivors}"
-    state.update(phase="stopped", end_reason="stopped", message=message)
-    state["ended_monotonic"] = time.monotonic()
-    folders.write_json(os.path.join(folder, watch.STATE), state)
+    known.update(phase="stopped", end_reason="stopped", message=message)
+    known["ended_monotonic"] = time.monotonic()
+    state.write(folder, known)

@@ -10,10 +10,14 @@ import time
 import traceback
 from typing import Any, Optional
 
-from infra.agent import folders, lease, processes, watch
+from infra.agent import ending, folders, lease, processes, state
+from infra.agent.launch import Launch, start_engine
 from infra.agent.refusal import Refusal
+from infra.agent.watch import Watch
 
 STARTED_WITHIN_S = 5.0
+
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def supervise(asked: dict[str, Any]) -> dict[str, Any]:
@@ -32,28 +36,28 @@ def supervise(asked: dict[str, Any]) -> dict[str, Any]:
     lock = folders.lock(os.path.join(folder, "supervise.lock"), wait=False)
     if lock is None:
         raise _already(_await_state(folder))
-    state = watch.read_state(folder)
-    if state is not None and (
-        processes.alive(state["supervisor"]) or processes.alive(state["engine"])
+    known = state.read(folder)
+    if known is not None and (
+        processes.alive(known["supervisor"]) or processes.alive(known["engine"])
     ):
-        raise _already(state)
-    launch = _take_launch(folder, state)
-    for name in (watch.STATE, watch.STOP):
+        raise _already(known)
+    launch = _take_launch(folder, known)
+    for name in (state.STATE, state.STOP):
         folders.forget(os.path.join(folder, name))
     lease.renew(folder, launch.lease_s)
     _detach(folder, launch, lock)
-    state = _await_state(folder)
-    if state is None:
+    first = _await_state(folder)
+    if first is None:
         log = folders.tail(os.path.join(folder, "supervise.log"), 2000)
         raise Refusal("supervisor_lost", "the supervisor wrote no state in time", log_tail=log)
-    return {"state": state}
+    return {"state": first}
 
 
-def _already(state: Optional[dict[str, Any]]) -> Refusal:
-    return Refusal("already_supervised", "this trial was launched before", state=state)
+def _already(known: Optional[dict[str, Any]]) -> Refusal:
+    return Refusal("already_supervised", "this trial was launched before", state=known)
 
 
-def _take_launch(folder: str, state: Optional[dict[str, Any]]) -> watch.Launch:
+def _take_launch(folder: str, known: Optional[dict[str, Any]]) -> Launch:
     """Reads launch.json and removes it at once: it may hold secrets."""
     path = os.path.join(folder, "launch.json")
     try:
@@ -63,22 +67,22 @@ def _take_launch(folder: str, state: Optional[dict[str, Any]]) -> watch.Launch:
     finally:
         folders.forget(path)
     if value is None:
-        if state is not None:
-            raise _already(state)
+        if known is not None:
+            raise _already(known)
         raise Refusal("no_launch", f"{path} does not exist")
-    return watch.Launch.read(value)
+    return Launch.read(value)
 
 
 def _await_state(folder: str) -> Optional[dict[str, Any]]:
     until = time.monotonic() + STARTED_WITHIN_S
     while True:
-        state = watch.read_state(folder)
-        if state is not None or time.monotonic() >= until:
-            return state
+        known = state.read(folder)
+        if known is not None or time.monotonic() >= until:
+            return known
         time.sleep(0.01)
 
 
-def _detach(folder: str, launch: watch.Launch, lock: int) -> None:
+def _detach(folder: str, launch: Launch, lock: int) -> None:
     """Forks the guard into its own session; the caller returns at once."""
     sys.stdout.flush()
     if os.fork():
@@ -105,21 +109,74 @@ def _redirect(log: str, keep: int) -> None:
     os.closerange(4, 4096)
 
 
-def guard(folder: str, launch: watch.Launch) -> None:
+def guard(folder: str, launch: Launch) -> None:
     """Waits for the supervisor, and takes its place if it dies before its work is done.
 
     The lease is worth as much as the process that enforces it. The guard adopts the orphaned
     processes of the trial (as their subreaper) and goes on from the state file.
     """
-    watch.become_subreaper()
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    become_subreaper()
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     child = os.fork()
     if not child:
-        watch.launch(folder, launch)
+        become_subreaper()
+        begin(folder, launch)
         sys.stdout.flush()
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if status:
         print(f"supervisor {child} died (wait status {status}); taking over", flush=True)
-        watch.adopt(folder, launch)
+        adopt(folder, launch)
+
+
+def become_subreaper() -> None:
+    """Makes orphans below us our children, so that none is lost and none stays a zombie.
+
+    Without it (no ctypes, or a kernel that refuses) session ids and markers still find them.
+    """
+    try:
+        import ctypes  # not in every build of Python
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (ImportError, OSError, AttributeError) as fault:
+        print(f"no subreaper: {fault}", flush=True)
+
+
+def begin(folder: str, launch: Launch) -> None:
+    """The supervisor's life: start the engine, record it, watch it to its end."""
+    known: dict[str, Any] = {
+        "trial": launch.trial,
+        "phase": "running",
+        "supervisor": processes.identity(os.getpid()),
+        "engine": None,
+        "boot_id": processes.boot_id(),
+        "started_monotonic": time.monotonic(),
+        "started_wall": time.time(),
+        "exit_code": None,
+        "ended_monotonic": None,
+        "end_reason": None,
+        "message": None,
+    }
+    # A disposition that is ignored would be inherited by the engine; a handler is not.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        pid = start_engine(folder, launch)
+    except (OSError, ValueError) as fault:
+        known.update(phase="exited", end_reason="launch_failed", message=str(fault))
+        known["ended_monotonic"] = time.monotonic()
+        state.write(folder, known)
+        return
+    known["engine"] = {**processes.identity(pid), "pgid": pid, "sid": pid}
+    Watch(folder, launch, known).run()
+
+
+def adopt(folder: str, launch: Launch) -> None:
+    """Goes on where a dead supervisor stopped; without a state there is nothing but to clean up."""
+    known = state.read(folder)
+    if known is None or known["engine"] is None:
+        ending.end(ending.Ours(markers=[launch.trial], ancestors=[os.getpid()]), 0.0)
+        return
+    known["supervisor"] = processes.identity(os.getpid())
+    Watch(folder, launch, known).run()

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, NamedTuple, Optional
 
-from infra.agent import claim, folders, jobs, lease, processes, watch
+from infra.agent import claim, folders, jobs, lease, processes, state
 from infra.agent.refusal import Refusal
 
 LONGEST_S = 2.0
@@ -81,10 +81,10 @@ def _urgent(view: View, seen: Optional[str]) -> bool:
 
 
 def _view(folder: str, name: Optional[str]) -> View:
-    state = watch.read_state(folder)
-    engine = processes.alive(state["engine"]) if state else False
-    supervisor = processes.alive(state["supervisor"]) if state else False
-    stamp = _stamp(os.path.join(folder, watch.STATE))
+    known = state.read(folder)
+    engine = processes.alive(known["engine"]) if known else False
+    supervisor = processes.alive(known["supervisor"]) if known else False
+    stamp = _stamp(state.path(folder))
     if name is None:
         return View(stamp, engine, supervisor, "-", job_alive=False, result="-")
     place = jobs.place(folder, name)
@@ -127,12 +127,12 @@ def _read(log: str, offset: int, size: int, asked: dict[str, Any]) -> dict[str, 
 
 
 def _answer(folder: str, view: View, asked: dict[str, Any], log: dict[str, Any]) -> dict[str, Any]:
-    state = watch.read_state(folder)
-    if state is None and view.state != "-":
-        raise Refusal("bad_state", f"{folder}/{watch.STATE} is not a JSON object")
+    known = state.read(folder)
+    if known is None and view.state != "-":
+        raise Refusal("bad_state", f"{state.path(folder)} is not a JSON object")
     name = asked.get("job")
     return {
-        "state": state,
+        "state": known,
         "engine_alive": view.engine,
         "supervisor_alive": view.supervisor,
         **log,
