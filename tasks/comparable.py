@@ -1,0 +1,139 @@
+"""Which trials may stand beside each other: facts that must be equal, or a refusal with the diff."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from tasks.comparison import Difference, Excluded, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tasks.record import TrialRecord
+
+
+class Selection(NamedTuple):
+    """Trials sorted by whether they enter a ratio."""
+
+    kept: tuple[TrialRecord, ...]
+    refused: tuple[Refusal, ...]
+    excluded: tuple[Excluded, ...]
+    notes: tuple[str, ...]
+
+
+def select(records: Sequence[TrialRecord]) -> Selection:
+    """Ok trials with equal facts; everything else with its reason.
+
+    Only ``ok`` trials have a speed. Of several ok attempts at the same trial the first counts,
+    so that repeating until the number pleases does not work. The facts of the baseline (those of
+    most of its trials) are the measure; where no baseline trial is ok, those of most trials are.
+    """
+    ordered = sorted(records, key=_place)
+    ok: dict[tuple[object, ...], TrialRecord] = {}
+    excluded, notes = [], []
+    for record in ordered:
+        place = (record.sweep_run, record.host, record.block, setting(record))
+        if record.status != "ok":
+            excluded.append(_excluded(record, why(record)))
+        elif place in ok:
+            first = ok[place].attempt
+            excluded.append(_excluded(record, f"attempt {first} was ok already and counts"))
+        else:
+            ok[place] = record
+    kept, refused = _with_equal_facts(list(ok.values()))
+    if refused:
+        notes.append(f"{len(refused)} trials refused: they differ in facts that must be equal")
+    return Selection(tuple(kept), tuple(refused), tuple(excluded), tuple(notes))
+
+
+def setting(record: TrialRecord) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The arm with its levels, hashable."""
+    return record.arm, tuple(sorted(record.levels.items()))
+
+
+def facts(record: TrialRecord) -> dict[str, str]:
+    """What must be equal for two trials to be compared; arm and factor levels are no part of it."""
+    return {
+        **record.must_match,
+        "host_class": record.host_class,
+        "rehearsal": str(record.rehearsal).lower(),
+    }
+
+
+def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> tuple[Difference, ...]:
+    """The facts in which two trials differ, by name; a fact that one of them lacks differs."""
+    return tuple(
+        Difference(fact=name, expected=expected.get(name), found=found.get(name))
+        for name in sorted({*expected, *found})
+        if expected.get(name) != found.get(name)
+    )
+
+
+def by_host_class(records: Sequence[TrialRecord]) -> dict[str, tuple[TrialRecord, ...]]:
+    """Records by class of host, for a sweep over unlike hosts: one comparison each."""
+    classes = dict.fromkeys(record.host_class for record in records)
+    return {name: tuple(r for r in records if r.host_class == name) for name in classes}
+
+
+def why(record: TrialRecord) -> str:
+    """Why a trial has no speed, in one line."""
+    if record.failure is not None:
+        return f"{record.failure.stage}: {record.failure.failure_class}"
+    if record.findings:
+        return ", ".join(dict.fromkeys(finding.name for finding in record.findings))
+    return "; ".join(record.notes) or record.status
+
+
+def _with_equal_facts(
+    records: Sequence[TrialRecord],
+) -> tuple[list[TrialRecord], list[Refusal]]:
+    judges = [r for r in records if r.baseline] or list(records)
+    if not judges:
+        return [], []
+    votes = Counter(tuple(sorted(facts(r).items())) for r in judges)
+    expected = dict(votes.most_common(1)[0][0])
+    judge = next(r for r in judges if facts(r) == expected)
+    kept, refused = [], []
+    for record in records:
+        wrong = differences(expected, facts(record))
+        if wrong:
+            refused.append(
+                Refusal(
+                    trial=record.trial,
+                    arm=record.arm,
+                    levels=record.levels,
+                    block=record.block,
+                    host=record.host,
+                    against=judge.trial,
+                    differences=wrong,
+                )
+            )
+        else:
+            kept.append(record)
+    return kept, refused
+
+
+def _excluded(record: TrialRecord, reason: str) -> Excluded:
+    return Excluded(
+        trial=record.trial,
+        attempt=record.attempt,
+        arm=record.arm,
+        levels=record.levels,
+        block=record.block,
+        host=record.host,
+        status=record.status,
+        why=reason,
+    )
+
+
+def _place(record: TrialRecord) -> tuple[str, str, int, int, str, int]:
+    """Where a trial stands in the night; the same for any order of the records."""
+    return (
+        record.sweep_run,
+        record.host,
+        record.block,
+        record.order,
+        record.trial,
+        record.attempt,
+    )

@@ -1,0 +1,206 @@
+"""What a comparison says: the values that the report, the terminal table and MLflow show."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from configs.values import Value
+from tasks.record import KindAcceptance
+
+# Schema history of comparison.json:
+# 1 - first shape.
+SCHEMA = 1
+
+Verdict = Literal["better", "worse", "same", "undecided"]
+
+
+class Cell(Value):
+    """One ratio: a setting against its reference, for one figure, probe and concurrency."""
+
+    contrast: Literal["arm", "factor"]
+    """arm: against the baseline arm at the same levels; factor: against the factor's first level
+    within the same arm."""
+    factor: str | None
+    """The factor whose level differs; None for an arm contrast."""
+    metric: str
+    """A name of tasks/metrics.py; of a time, its median."""
+    probe: str
+    concurrency: int
+    arm: str
+    levels: dict[str, str]
+    reference_arm: str
+    reference_levels: dict[str, str]
+    blocks: int
+    """Blocks that hold both settings."""
+    value: float
+    """Geometric mean over those blocks, in the metric's unit."""
+    reference_value: float
+    ratio: float
+    """Value / reference, from the mean of the log ratios inside the blocks."""
+    low: float | None
+    """The interval's ends, as ratios; None with one block or a spread that allows no statement."""
+    high: float | None
+    confidence: float | None
+    """Level of this interval after Holm's correction over the whole comparison."""
+    p: float | None
+    """Two-sided, not corrected."""
+    verdict: Verdict
+    why: str
+    """The verdict in words."""
+    further_blocks: int | None
+    """Undecided: further blocks that would decide, as things stand; None when none would, or when
+    the spread is not known. Decided: 0."""
+    detectable: float | None
+    """Smallest ratio above 1 that four of five sweeps like this one would find; None: unknown."""
+    own_noise: bool
+    """These two settings were noisier than the rest, so their own spread was used."""
+
+
+class Standing(Value):
+    """Absolute figures of a setting at one concurrency: medians over its ok trials."""
+
+    probe: str
+    concurrency: int
+    arm: str
+    levels: dict[str, str]
+    baseline: bool
+    blocks: int
+    output_tok_s: float | None
+    """Tokens/s of the server."""
+    user_tok_s: float | None
+    """Tokens/s that one user sees."""
+    ttft_p50_s: float | None
+    ttft_p99_s: float | None
+    tpot_p50_s: float | None
+    step_s: float | None
+    accept_length: float | None
+    """Tokens per verify step, all blocks' steps together."""
+    accept_at_k: tuple[float, ...] | None
+    """Share of steps that accepted at least k drafts, mean over blocks."""
+    parts: tuple[KindAcceptance, ...]
+    """Acceptance by kind of text and by half of the output, blocks added up."""
+
+
+class SpeedAccount(Value):
+    """Why a user's speed changed: log speed ratio = log accept ratio - log step ratio."""
+
+    probe: str
+    concurrency: int
+    arm: str
+    levels: dict[str, str]
+    reference_arm: str
+    reference_levels: dict[str, str]
+    blocks: int
+    user_ratio: float
+    """Speed of one user against the reference."""
+    accept_ratio: float
+    """What acceptance alone would give."""
+    step_ratio: float
+    """How much longer one step takes."""
+    step_s: float
+    reference_step_s: float
+    accept_length: float
+    """Geometric mean over the blocks."""
+    break_even_accept_length: float
+    """Accept length at which this step time would give the reference's speed."""
+
+
+class Crossover(Value):
+    """Where, between two measured concurrencies, a ratio to the baseline passes 1."""
+
+    metric: str
+    probe: str
+    arm: str
+    levels: dict[str, str]
+    concurrency: float
+    """Interpolated: log ratio against log concurrency."""
+    below: int
+    """Measured concurrency before it."""
+    above: int
+    direction: Literal["falls", "rises"]
+    """falls: better below, worse above."""
+    firm: bool
+    """Both sides have a decided cell; else the place is a best guess."""
+
+
+class SameOutputs(Value):
+    """How many answers equal the baseline's, token by token (telling at temperature 0 only)."""
+
+    probe: str
+    concurrency: int
+    arm: str
+    levels: dict[str, str]
+    equal: int
+    compared: int
+
+
+class Difference(Value):
+    """A fact that two trials should share and do not."""
+
+    fact: str
+    expected: str | None
+    """None: the fact is absent there."""
+    found: str | None
+
+
+class Refusal(Value):
+    """A trial that is ok and still may not be compared."""
+
+    trial: str
+    arm: str
+    levels: dict[str, str]
+    block: int
+    host: str
+    against: str
+    """The trial that stands for the others."""
+    differences: tuple[Difference, ...]
+
+
+class Excluded(Value):
+    """A trial without a speed, and why."""
+
+    trial: str
+    attempt: int
+    arm: str
+    levels: dict[str, str]
+    block: int
+    host: str
+    status: Literal["ok", "suspect", "failed", "skipped"]
+    why: str
+
+
+class Comparison(Value):
+    """All verdicts of a sweep, or why there are none."""
+
+    schema_version: int = SCHEMA
+    sweeps: tuple[str, ...]
+    sweep_runs: tuple[str, ...]
+    rehearsal: bool
+    """True: no claim about any GPU."""
+    host_class: str | None
+    hosts: tuple[str, ...]
+    baseline: str | None
+    """Name of the baseline arm."""
+    metrics: tuple[str, ...]
+    """The first one leads."""
+    same_margin: float
+    confidence: float
+    family: int
+    """How many ratios were tested together."""
+    trials: int
+    """Ok trials that entered."""
+    problem: str | None
+    """Why nothing can be said at all; None when something can."""
+    cells: tuple[Cell, ...]
+    standings: tuple[Standing, ...]
+    accounts: tuple[SpeedAccount, ...]
+    crossovers: tuple[Crossover, ...]
+    same_outputs: tuple[SameOutputs, ...]
+    refusals: tuple[Refusal, ...]
+    excluded: tuple[Excluded, ...]
+    notes: tuple[str, ...]
+
+
+def setting_label(arm: str, levels: dict[str, str]) -> str:
+    """An arm with its levels, as people write it: ``eagle3-b, nccl=ll``."""
+    return ", ".join([arm, *(f"{factor}={level}" for factor, level in levels.items())])
