@@ -103,7 +103,8 @@ def read_ps(text: str, columns: Sequence[str] = PS_COLUMNS) -> tuple[Process, ..
     names = [_column(name) for name in columns]
     processes = []
     for line in text.splitlines():
-        if line.split()[:1] == ["PID"] or " PID " in line[:60]:
+        first = line.split(maxsplit=12)
+        if "PID" in first and not first[0].isdigit():
             names = _header(line)
             continue
         fields = _fields(line, names)
