@@ -182,7 +182,10 @@ def _info(
         accept_len_scope="since_start_or_flush" if seen else None,
         last_gen_throughput=sum(speeds) if speeds else None,
         retry_after_more_tokens=bool(active) and not seen,
-        warnings=tuple(_warnings(active, lengths, usable, interval, settings)),
+        warnings=(
+            *_limit_warnings(_limit_in_effect(known, len(limits), asked), asked),
+            *_warnings(active, lengths, usable, interval, settings),
+        ),
     )
 
 
@@ -196,6 +199,14 @@ def _limit_in_effect(known: Sequence[int], ranks: int, asked: int | None) -> int
     if not known:
         return asked
     return sum(known) + min(known) * (ranks - len(known))
+
+
+def _limit_warnings(effective: int | None, asked: int | None) -> list[str]:
+    if effective is None or asked is None or effective >= asked:
+        return []
+    return [
+        f"max_running_requests in effect is {effective}, asked were {asked}: requests will queue"
+    ]
 
 
 def _warnings(

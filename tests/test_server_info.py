@@ -133,3 +133,9 @@ def test_no_json_breaks_the_reading(body):
 @given(st.text())
 def test_no_text_breaks_the_reading(text):
     read_server_info(text)
+
+
+def test_a_limit_below_the_asked_one_is_told():
+    found = info({"effective_max_running_requests_per_dp": 48}, max_running_requests=64)
+    assert found.max_running_requests == 48
+    assert "48, asked were 64" in found.warnings[0]
