@@ -29,8 +29,10 @@ class Lag:
         self._plan()
 
     def stop(self) -> None:
-        """Ends the measuring with the next tick."""
+        """Ends the measuring; a run shorter than a tick has its own lateness as the only one."""
         self._loop = None
+        if not self.late:
+            self.late.append(max(0.0, time.monotonic() - self._expected))
 
     def _plan(self) -> None:
         if self._loop is not None:

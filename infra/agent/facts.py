@@ -37,8 +37,10 @@ print(json.dumps({"version": platform.python_version(), "packages": versions}))
 """
 
 
-def hello(_asked: dict[str, Any]) -> dict[str, Any]:
-    """Who answers, on which boot."""
+def hello(asked: dict[str, Any]) -> dict[str, Any]:
+    """Who answers, on which boot; makes our root if one is named, and refuses a foreign one."""
+    if asked.get("root"):
+        folders.own_folder(asked["root"])
     return {
         "version": os.path.basename(sys.argv[0]),
         "python": platform.python_version(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import glob
 import hashlib
@@ -18,6 +19,8 @@ BACKUP = ".eagle3-sweep.orig"
 NOTE = ".eagle3-sweep.json"
 PYTHON_TIMEOUT_S = 20.0
 """A cold start of a large environment on a network disk takes seconds."""
+
+MOST_HEAD_BYTES = 16 << 20
 
 _COMPILE = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[2], 'exec')"
 _LOCATE = """
@@ -165,11 +168,31 @@ def _locate(asked: dict[str, Any]) -> dict[str, Any]:
     return {"path": path, "exists": value is not None, "version": found["version"], "sha256": value}
 
 
+def _head(asked: dict[str, Any]) -> dict[str, Any]:
+    """The beginning of a file, of weights that are too large to fetch whole; and its size."""
+    path, limit = asked["path"], min(int(asked["bytes"]), MOST_HEAD_BYTES)
+    offset = int(asked.get("offset", 0))
+    try:
+        with open(path, "rb") as source:
+            source.seek(offset)
+            data = source.read(limit)
+            size = os.fstat(source.fileno()).st_size
+    except FileNotFoundError:
+        return {"path": path, "exists": False, "size": None, "data": ""}
+    return {
+        "path": path,
+        "exists": True,
+        "size": size,
+        "data": base64.b64encode(data).decode("ascii"),
+    }
+
+
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "sha256": _sha256,
     "write": _write,
     "restore": _restore,
     "clear_pycache": _clear_pycache,
     "locate": _locate,
+    "head": _head,
 }
 """What ``file`` can do."""

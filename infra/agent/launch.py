@@ -64,7 +64,7 @@ def start_engine(folder: str, launch: Launch) -> int:
     path = os.path.join(folder, "server.log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             launch.argv,
             cwd=launch.cwd,
             env=env,
@@ -72,6 +72,9 @@ def start_engine(folder: str, launch: Launch) -> int:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-        ).pid
+        )
     finally:
         os.close(log)
+    # Or this object, when it is forgotten, would collect the exit code that the watch is after.
+    process.returncode = 0
+    return process.pid

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Optional
+from typing import Any
 
-from infra.agent import ending, folders, processes, release, state
+from infra.agent import ending, folders, release, state
 from infra.agent.jobs import Job
 from infra.agent.refusal import Refusal
 
@@ -63,19 +63,10 @@ def _settle(folder: str, ended: ending.Ended) -> None:
         known = state.read(folder)
         if known is None or known["phase"] in state.OVER:
             return
-        if not processes.alive(known["supervisor"]) and _unsupervised(folder):
+        if state.orphaned(folder, known):
             _record(folder, known, ended)
             return
         time.sleep(0.05)
-
-
-def _unsupervised(folder: str) -> bool:
-    """Whether neither a supervisor nor its guard holds the folder's lock."""
-    lock: Optional[int] = folders.lock(os.path.join(folder, "supervise.lock"), wait=False)
-    if lock is None:
-        return False
-    os.close(lock)
-    return True
 
 
 def _record(folder: str, known: dict[str, Any], ended: ending.Ended) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any, Optional
 
-from infra.agent import folders
+from infra.agent import folders, processes
 
 STATE = "state.json"
+LOCK = "supervise.lock"
+"""Held by supervisor and guard as long as they live."""
 STOP = "stop.json"
 """Written by who is about to end the engine, so that the end is recorded as asked for."""
 
@@ -28,6 +30,25 @@ def read(folder: str) -> Optional[dict[str, Any]]:
 def write(folder: str, state: dict[str, Any]) -> None:
     """Writes the trial's state atomically."""
     folders.write_json(path(folder), state)
+
+
+def supervised(folder: str) -> bool:
+    """Whether a supervisor, or the guard that would take its place, is at work on the trial."""
+    lock = folders.lock(os.path.join(folder, LOCK), wait=False)
+    if lock is None:
+        return True
+    os.close(lock)
+    return False
+
+
+def orphaned(folder: str, known: Optional[dict[str, Any]]) -> bool:
+    """Whether the state will stay as it is because whoever would write it is dead."""
+    return (
+        known is not None
+        and known["phase"] not in OVER
+        and not processes.alive(known["supervisor"])
+        and not supervised(folder)
+    )
 
 
 def stop_asked(folder: str) -> bool:

@@ -33,7 +33,7 @@ def supervise(asked: dict[str, Any]) -> dict[str, Any]:
     """
     folders.own_folder(asked["root"])
     folder = folders.existing_folder(asked["dir"])
-    lock = folders.lock(os.path.join(folder, "supervise.lock"), wait=False)
+    lock = folders.lock(os.path.join(folder, state.LOCK), wait=False)
     if lock is None:
         raise _already(_await_state(folder))
     known = state.read(folder)

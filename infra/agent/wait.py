@@ -12,6 +12,8 @@ from infra.agent.refusal import Refusal
 
 LONGEST_S = 2.0
 MOST_BYTES = 262_144
+NO_LOG = 1 << 62
+"""This offset, or null, means that the log is not wanted."""
 
 _POLL_S = 0.02
 _COALESCE_S = 0.05
@@ -41,7 +43,8 @@ def wait(asked: dict[str, Any]) -> dict[str, Any]:
     """
     folder = folders.existing_folder(asked["dir"])
     _renew(folder, asked)
-    offset = int(asked["offset"])
+    _record_unseen_end(folder)
+    offset = NO_LOG if asked["offset"] is None else int(asked["offset"])
     name: Optional[str] = asked.get("job")
     started = time.monotonic()
     until = started + min(float(asked.get("timeout_s", 1.5)), LONGEST_S)
@@ -52,7 +55,8 @@ def wait(asked: dict[str, Any]) -> dict[str, Any]:
         view, size, now = _view(folder, name), _size(log), time.monotonic()
         if _urgent(view, seen) or now >= until:
             break
-        if now >= quiet and (size != offset or view.token() != seen):
+        grown = size != offset and offset < NO_LOG
+        if now >= quiet and (grown or view.token() != seen):
             time.sleep(min(_COALESCE_S, max(0.0, until - now)))
             view, size = _view(folder, name), _size(log)
             break
@@ -66,6 +70,18 @@ def _renew(folder: str, asked: dict[str, Any]) -> None:
         claim.take(held["root"], held["holder"], float(held["lease_s"]), held.get("note"))
     if asked.get("lease_s") is not None:
         lease.renew(folder, float(asked["lease_s"]))
+
+
+def _record_unseen_end(folder: str) -> None:
+    """Records the end of an engine whose supervisor and guard are dead, in their place."""
+    known = state.read(folder)
+    if known is None or not state.orphaned(folder, known) or processes.alive(known["engine"]):
+        return
+    message = "the engine ended after its supervisor; nobody saw the exit code"
+    end = "stopped" if state.stop_asked(folder) else "exited"
+    known.update(phase=end, end_reason=end, message=message)
+    known["ended_monotonic"] = time.monotonic()
+    state.write(folder, known)
 
 
 def _urgent(view: View, seen: Optional[str]) -> bool:
@@ -111,6 +127,8 @@ def _size(path: str) -> int:
 def _read(log: str, offset: int, size: int, asked: dict[str, Any]) -> dict[str, Any]:
     """The log from the offset on; from its beginning if it has shrunk below the offset."""
     limit = max(1, min(int(asked.get("max_bytes", MOST_BYTES)), MOST_BYTES))
+    if offset >= NO_LOG:
+        return {"log": "", "offset": offset, "log_size": size, "truncated": False}
     truncated = size < offset
     start = 0 if truncated else offset
     data = b""
