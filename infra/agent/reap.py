@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.agent import ending, folders, release, state
 from infra.agent.jobs import Job
+from infra.agent.journal import say
 from infra.agent.refusal import Refusal
 
 _SETTLE_S = 5.0
@@ -53,7 +54,7 @@ def _ask_to_stop(folder: str) -> None:
     try:
         folders.write_json(os.path.join(folder, state.STOP), {"monotonic": time.monotonic()})
     except Refusal as fault:
-        print(f"the end will be recorded as unasked: {fault}", flush=True)
+        say(f"the end will be recorded as unasked: {fault}")
 
 
 def _settle(folder: str, ended: ending.Ended) -> None:

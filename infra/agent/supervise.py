@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 import time
-import traceback
 from typing import Any, Optional
 
 from infra.agent import ending, folders, lease, processes, state
+from infra.agent.journal import say, say_fault
 from infra.agent.launch import Launch, start_engine
 from infra.agent.refusal import Refusal
 from infra.agent.watch import Watch
@@ -48,6 +48,8 @@ def supervise(asked: dict[str, Any]) -> dict[str, Any]:
     _detach(folder, launch, lock)
     first = _await_state(folder)
     if first is None:
+        # If the disk is full, that is why, and this refuses with it.
+        lease.renew(folder, launch.lease_s)
         log = folders.tail(os.path.join(folder, "supervise.log"), 2000)
         raise Refusal("supervisor_lost", "the supervisor wrote no state in time", log_tail=log)
     return {"state": first}
@@ -77,8 +79,8 @@ def _await_state(folder: str) -> Optional[dict[str, Any]]:
     until = time.monotonic() + STARTED_WITHIN_S
     while True:
         known = state.read(folder)
-        if known is not None or time.monotonic() >= until:
-            return known
+        if known is not None or time.monotonic() >= until or not state.supervised(folder):
+            return known or state.read(folder)
         time.sleep(0.01)
 
 
@@ -93,7 +95,7 @@ def _detach(folder: str, launch: Launch, lock: int) -> None:
         _redirect(os.path.join(folder, "supervise.log"), keep=lock)
         guard(folder, launch)
     except BaseException:
-        traceback.print_exc()
+        say_fault()
         os._exit(1)
     os._exit(0)
 
@@ -123,12 +125,16 @@ def guard(folder: str, launch: Launch) -> None:
     if not child:
         become_subreaper()
         begin(folder, launch)
-        sys.stdout.flush()
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if status:
-        print(f"supervisor {child} died (wait status {status}); taking over", flush=True)
-        adopt(folder, launch)
+        say(f"supervisor {child} died (wait status {status}); taking over")
+        try:
+            adopt(folder, launch)
+        except BaseException:
+            # Better no engine than one without a lease.
+            ending.end(ending.Ours(markers=[launch.trial], ancestors=[os.getpid()]), 0.0)
+            raise
 
 
 def become_subreaper() -> None:
@@ -141,7 +147,7 @@ def become_subreaper() -> None:
 
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (ImportError, OSError, AttributeError) as fault:
-        print(f"no subreaper: {fault}", flush=True)
+        say(f"no subreaper: {fault}")
 
 
 def begin(folder: str, launch: Launch) -> None:

@@ -9,6 +9,7 @@ import time
 from typing import Any, Optional
 
 from infra.agent import ending, jobs, lease, processes, release, state
+from infra.agent.journal import say
 from infra.agent.launch import Launch
 from infra.agent.refusal import Refusal
 
@@ -161,7 +162,8 @@ class Watch:
     def _release(self, ended: ending.Ended) -> None:
         """Insists on the record if the disk was full, then notes how the host was left."""
         started = time.monotonic()
-        while self.unwritten and time.monotonic() < started + WRITE_FOR_S:
+        insist = self.state["end_reason"] != "launch_failed"
+        while insist and self.unwritten and time.monotonic() < started + WRITE_FOR_S:
             self.alarm.sleep(TICK_S)
             self._write()
         report = release.report(
@@ -171,7 +173,7 @@ class Watch:
             self.launch.free_below_mib,
             started,
         )
-        print(f"released: {report}", flush=True)
+        say(f"released: {report}")
 
     def _write(self) -> None:
         """Writes the state; on a full disk the watch goes on and the next tick tries again."""
@@ -180,5 +182,5 @@ class Watch:
             self.unwritten = False
         except (Refusal, OSError) as fault:
             if not self.unwritten:
-                print(f"cannot write the state: {fault}", flush=True)
+                say(f"cannot write the state: {fault}")
             self.unwritten = True

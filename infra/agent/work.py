@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import traceback
 from typing import Any
 
 from infra.agent import facts, folders, jobs, reap
 from infra.agent.jobs import Job
+from infra.agent.journal import say_fault
 from infra.agent.refusal import Refusal
 
 
@@ -34,7 +34,7 @@ def run_job(asked: dict[str, Any]) -> dict[str, Any]:
     except Refusal as refusal:
         result = refusal.answer()
     except Exception as fault:
-        traceback.print_exc()
+        say_fault()
         result = {"ok": False, "error": "bug", "message": f"{type(fault).__name__}: {fault}"}
     folders.write_json(os.path.join(where, "result.json"), result)
     return {"name": asked["name"]}
