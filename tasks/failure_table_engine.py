@@ -173,7 +173,10 @@ ENGINE_FAILURES = (
         who="engine",
         retry="same_once",
         citation="sglang#13187, sglang#8115; sglang http_server.py",
-        signatures=(said(r"Initialization failed\. (?:warmup|warm up) error"),),
+        signatures=(
+            said(r"Initialization failed\. (?:warmup|warm up) error"),
+            seen(r"^\S+", frames=r"in _(?:wait_and_warmup|execute_server_warmup)"),
+        ),
     ),
     FailureClass(
         name="hang",

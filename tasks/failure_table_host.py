@@ -59,6 +59,13 @@ HOST_FAILURES = (
         citation="sglang cli/killall.py:441",
     ),
     FailureClass(
+        name="unkillable_process",
+        cause="A process of ours is still there after SIGKILL, most often stuck in the GPU driver.",
+        remedy="Look at its state (D) and at dmesg; as a rule only a reboot helps.",
+        who="host",
+        retry="no",
+    ),
+    FailureClass(
         name="patch_refused",
         cause="The source is not what the patch was written for, so nothing was changed.",
         remedy="Read the reason; choose a version that the patch names, or none.",

@@ -86,6 +86,11 @@ def _pool(state: StartState, found: re.Match[str], line: LogLine) -> None:
     state.move("draft_kv_cache" if drafter else "kv_cache", line)
 
 
+def _pool_begin(state: StartState, _found: re.Match[str], line: LogLine) -> None:
+    drafter = state.speculative and state.rank(line.source).pools > 0
+    state.move("draft_kv_cache" if drafter else "kv_cache", line)
+
+
 def _capture_begin(state: StartState, found: re.Match[str], line: LogLine) -> None:
     state.move("draft_graph_capture" if "draft" in found[1] else "graph_capture", line)
 
@@ -199,6 +204,7 @@ SGLANG_EVENTS: tuple[Event, ...] = (
         r"(?:[\w ()-]{1,40} )?KV Cache (?:is allocated|VA upper bound)\..*?#tokens: " + TOKENS,
         _pool,
     ),
+    event("Using KV cache dtype", "", _pool_begin),
     event("Post-capture KV sizing", r".*?#tokens: " + TOKENS, _pool),
     event("Capture ", r"([\w /]*?(?:[Cc][Uu][Dd][Aa]|[Cc][Pp][Uu]) graph) begin", _capture_begin),
     event("Capture ", r"([\w /]*?(?:[Cc][Uu][Dd][Aa]|[Cc][Pp][Uu]) graph) end", _capture_end),

@@ -123,7 +123,7 @@ class StartFacts(Value):
     undecodable_bytes: int = 0
     """Bytes in the log that were not UTF-8; they were replaced."""
     log_complete: bool = True
-    """Every line was read whole."""
+    """Every line was read whole: none was cut for its length, none is torn at the log's end."""
 
 
 def silence_s(facts: StartFacts, now: datetime) -> float | None:

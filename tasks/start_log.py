@@ -62,7 +62,7 @@ class StartLog:
         self._last_progress_at: str | None = None
         self._ready_at: str | None = None
         self._was_ready = False
-        self._ended = False
+        self._ended = self._torn = False
         self._exit_code: int | None = None
 
     def feed(self, chunk: bytes) -> None:
@@ -78,6 +78,7 @@ class StartLog:
             exit_code: Its exit code, if known. 137 is how sglang ends after any failed start.
         """
         for line in self._reader.finish():
+            self._torn = not line.bar
             self._line(line)
         self._ended = self._ended or ended
         self._exit_code = exit_code
@@ -119,7 +120,7 @@ class StartLog:
                 "stage_s": dict(state.stage_s),
                 "cuda_graph_max_bs": largest,
                 "undecodable_bytes": self._reader.undecodable_bytes,
-                "log_complete": self._reader.cut_lines == 0,
+                "log_complete": self._reader.cut_lines == 0 and not self._torn,
             }
         )
 

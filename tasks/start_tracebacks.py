@@ -39,7 +39,12 @@ _STAGE_FRAMES = (
     (re.compile(r"draft_utils\.py in _create"), "draft_backend"),
     (re.compile(r"draft\w*_cuda_graph_runner\.py in (?:__init__|capture)"), "draft_graph_capture"),
     (re.compile(r"cuda_graph_runner\.py in (?:__init__|capture)"), "graph_capture"),
-    (re.compile(r"_execute_server_warmup"), "warmup"),
+    (re.compile(r"in _(?:execute_server_warmup|wait_and_warmup)"), "warmup"),
+    (
+        re.compile(r"eagle_worker\w*\.py in [\s\S]*?(?:/loader\.py|in load_(?:model|weights))"),
+        "draft_load",
+    ),
+    (re.compile(r"kv_cache_utils\.py|in (?:init_memory_pool|profile_max_num_token)"), "kv_cache"),
     (re.compile(r"in init_torch_distributed"), "distributed_init"),
     (re.compile(r"(?:server_args|arg_utils)\.py in "), "arguments"),
 )
