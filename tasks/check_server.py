@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.effective import setting_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -57,7 +59,7 @@ def differing_flags(
 
 
 def _flag(name: str) -> str:
-    return name.strip("-").replace("-", "_").casefold()
+    return setting_name(name.casefold())
 
 
 def _plain(value: str) -> str | float:

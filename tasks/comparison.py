@@ -53,7 +53,7 @@ class Cell(Value):
     detectable: float | None
     """Smallest ratio above 1 that four of five sweeps like this one would find; None: unknown."""
     own_noise: bool
-    """These two settings were noisier than the rest, so their own spread was used."""
+    """These two settings were clearly noisier than the rest, which widened the interval."""
 
 
 class Standing(Value):
@@ -202,5 +202,5 @@ class Comparison(Value):
 
 
 def setting_label(arm: str, levels: dict[str, str]) -> str:
-    """An arm with its levels, as people write it: ``eagle3-b, nccl=ll``."""
-    return ", ".join([arm, *(f"{factor}={level}" for factor, level in levels.items())])
+    """An arm with its levels, factors by name: ``eagle3-b, attention=triton, nccl=ll``."""
+    return ", ".join([arm, *(f"{factor}={level}" for factor, level in sorted(levels.items()))])

@@ -204,6 +204,7 @@ def test_guards_on_acceptance_leave_a_server_without_speculation_alone():
         ({"quantization": "none"}, {"quantization": "null"}),
         ({"api-key": "***"}, {"api_key": "secret"}),
         ({"port": "30000"}, {"port": "31000"}),
+        ({"tensor-parallel-size": "8"}, {"tp_size": "8"}),
         ({"unknown-flag": "1"}, {}),
     ],
 )

@@ -69,6 +69,25 @@ def test_a_noisy_arm_does_not_borrow_the_steadiness_of_the_others():
     assert wrong / sweeps <= 0.10
 
 
+def test_own_noise_widens_the_interval_of_the_noisy_one_only():
+    quiet = {b: 0.001 * (-1) ** b for b in range(4)}
+    table = {
+        "a": quiet,
+        "b": {b: 0.5 - v for b, v in quiet.items()},
+        "c": quiet,
+        "d": {b: 0.03 * (-1) ** (b // 2) for b in range(4)},
+    }
+    spread = noise(table)
+    calm, wild = contrast(table, "b", "a", spread), contrast(table, "d", "a", spread)
+    assert calm is not None
+    assert wild is not None
+    assert (calm.own_noise, wild.own_noise) == (False, True)
+    assert calm.sd == spread.sd
+    assert wild.sd is not None
+    assert wild.sd > spread.sd
+    assert wild.df < calm.df
+
+
 def test_two_blocks_with_several_quiet_arms_decide():
     rng = np.random.default_rng(9)
     found = [simulate(rng, [0.003] * 4, 2, effect=math.log(1.2))[0] for _ in range(50)]

@@ -1,0 +1,188 @@
+"""The report in Markdown: the decision first, then what it rests on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tasks.comparison import setting_label
+from tasks.decision import REHEARSAL, decision_sentence, users
+from tasks.metrics import BY_NAME
+from tasks.report_tables import (
+    acceptance_table,
+    account_table,
+    part_table,
+    standing_table,
+    verdict_table,
+)
+from tasks.report_trials import (
+    failures_section,
+    findings_section,
+    left_out_section,
+    reproduce_section,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.comparison import Comparison
+    from tasks.record import TrialRecord
+
+
+def render_report(
+    comparison: Comparison,
+    records: Sequence[TrialRecord],
+    *,
+    question: str | None = None,
+    figures: Sequence[str] = (),
+) -> str:
+    """The whole report as Markdown.
+
+    Args:
+        comparison: what :func:`tasks.compare.compare` made of the records.
+        records: the same records, for findings, failures and commands.
+        question: the sweep's question in one sentence.
+        figures: file names of the figures, beside the report.
+    """
+    ordered = sorted(records, key=lambda r: (r.order, r.trial, r.attempt))
+    parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
+    if comparison.rehearsal:
+        parts.insert(0, f"> **{REHEARSAL}.** All figures come from the rehearsal host.")
+    if question:
+        parts.append(question)
+    parts.append(f"**{decision_sentence(comparison)}.**")
+    parts.append(_overview(comparison, records))
+    sections = [
+        ("Speed against concurrency", _figures(figures)),
+        (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
+        ("Where it breaks even", _crossovers(comparison)),
+        ("Where the time goes", _accounts(comparison)),
+        ("Acceptance", _acceptance(comparison)),
+        ("Factors", _verdicts(comparison, "factor")),
+        ("Absolute figures", _standings(comparison)),
+        ("Findings", findings_section(ordered)),
+        ("Failed trials", failures_section(ordered)),
+        ("Left out", left_out_section(comparison)),
+        ("How to reproduce", reproduce_section(ordered)),
+        ("How the verdicts were reached", _method(comparison)),
+    ]
+    parts += [f"## {title}\n\n{text}" for title, text in sections if text]
+    return "\n\n".join(parts) + "\n"
+
+
+def _overview(comparison: Comparison, records: Sequence[TrialRecord]) -> str:
+    """One line on what ran where."""
+    counts = [
+        f"{count} {status}"
+        for status in ("ok", "suspect", "failed", "skipped")
+        if (count := sum(r.status == status for r in records))
+    ]
+    where = ", ".join(comparison.hosts) or "no host"
+    kind = f" ({comparison.host_class})" if comparison.host_class else ""
+    return (
+        f"{len(records)} trials on {where}{kind}: {', '.join(counts) or 'none'}. "
+        f"Runs: {', '.join(comparison.sweep_runs) or 'none'}."
+    )
+
+
+def _figures(names: Sequence[str]) -> str:
+    return "\n\n".join(f"![{name.rpartition('.')[0].replace('-', ' ')}]({name})" for name in names)
+
+
+def _verdicts(comparison: Comparison, contrast: str) -> str:
+    """One table for each probe and figure."""
+    parts = []
+    cells = [c for c in comparison.cells if c.contrast == contrast]
+    for probe, metric in dict.fromkeys((c.probe, c.metric) for c in cells):
+        mine = [c for c in cells if (c.probe, c.metric) == (probe, metric)]
+        mine.sort(key=lambda c: (c.arm, sorted(c.levels.items()), c.concurrency))
+        what = f"Probe {probe}, {metric}: {BY_NAME[metric].meaning}."
+        if contrast == "factor":
+            references = dict.fromkeys(
+                f"{c.factor}={c.reference_levels[c.factor]}" for c in mine if c.factor
+            )
+            what += f" Each against {' or '.join(references)} within the same arm."
+        parts.append(f"{what}\n\n{verdict_table(mine)}")
+    return "\n\n".join(parts)
+
+
+def _crossovers(comparison: Comparison) -> str:
+    return "\n".join(
+        f"- {setting_label(x.arm, x.levels)}, {x.metric} on {x.probe}: "
+        f"{'faster up to' if x.direction == 'falls' else 'faster from'} about "
+        f"{users(x.concurrency)} (between the measured {x.below} and {x.above})"
+        + ("" if x.firm else ", a best guess: not decided on both sides")
+        for x in comparison.crossovers
+    )
+
+
+def _accounts(comparison: Comparison) -> str:
+    parts = []
+    for probe in dict.fromkeys(a.probe for a in comparison.accounts):
+        mine = [a for a in comparison.accounts if a.probe == probe]
+        mine.sort(key=lambda a: (a.arm, sorted(a.levels.items()), a.concurrency))
+        parts.append(f"Probe {probe}.\n\n{account_table(mine)}")
+    if not parts:
+        return ""
+    intro = (
+        "The speed of a user is accept length / step time, so its change is the product of the "
+        "two columns behind it. An arm breaks even when its accept length reaches the last "
+        "column (bold: not reached)."
+    )
+    return "\n\n".join([intro, *parts])
+
+
+def _acceptance(comparison: Comparison) -> str:
+    parts = []
+    for probe in dict.fromkeys(s.probe for s in comparison.standings):
+        mine = [s for s in comparison.standings if s.probe == probe]
+        shares, kinds = acceptance_table(mine), part_table(mine)
+        if shares:
+            parts.append(
+                f"Probe {probe}: share of verify steps that accepted at least k drafts.\n\n{shares}"
+            )
+        if kinds:
+            parts.append(
+                f"Probe {probe}: accept length by kind of text and by half of the output.\n\n{kinds}"
+            )
+    same = [
+        f"- {setting_label(s.arm, s.levels)}, {s.probe} at {users(s.concurrency)}: "
+        f"{s.equal} of {s.compared}"
+        for s in comparison.same_outputs
+    ]
+    if same:
+        parts.append(
+            "Answers that equal the baseline's token by token. At temperature 0 speculation "
+            "should change nothing; batching alone flips some tokens, and sampling makes this "
+            "meaningless.\n\n" + "\n".join(same)
+        )
+    return "\n\n".join(parts)
+
+
+def _standings(comparison: Comparison) -> str:
+    parts = []
+    for probe in dict.fromkeys(s.probe for s in comparison.standings):
+        mine = [s for s in comparison.standings if s.probe == probe]
+        parts.append(f"Probe {probe}, medians over ok trials.\n\n{standing_table(mine)}")
+    return "\n\n".join(parts)
+
+
+def _method(comparison: Comparison) -> str:
+    smallest = [c.detectable for c in comparison.cells if c.detectable is not None]
+    text = (
+        f"Ratios are taken inside each block and averaged on the log scale. The noise is what a "
+        f"model of setting + block leaves, pooled over settings at the same probe, concurrency "
+        f"and figure. {comparison.family} ratios were tested together (Holm), so that all "
+        f"verdicts hold at {comparison.confidence:.0%} at once; each interval is drawn at the "
+        f"level of its test. *Same* means wholly within {comparison.same_margin:.0%} either way; "
+        f"*better* and *worse* exclude no change and are beyond that margin; the rest is "
+        f"*undecided*, with the number of further blocks that would decide."
+    )
+    if smallest:
+        text += (
+            f" A sweep like this one finds, four times in five, changes of "
+            f"{min(smallest) - 1:.1%} in its quietest and {max(smallest) - 1:.1%} in its "
+            f"noisiest comparison."
+        )
+    if comparison.notes:
+        text += "\n\n" + "\n".join(f"- {note}" for note in comparison.notes)
+    return text
