@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from tasks.failure_table_form import FailureClass, said, seen
+from tasks.failure_table_texts import CONTEXT_TOO_LONG, NO_CONFIG, NOT_THERE
 
-_NOT_THERE = (
-    r"Repo id must be in the form .*?'(?P<path>/[^']*)'"
-    r"|Can't load (?:the configuration|tokenizer|config) (?:of|for) '(?P<path_b>[^']+)'"
-    r"|Incorrect path_or_model_id: '(?P<path_c>[^']+)'"
-    r"|(?P<path_d>\S+) does not appear to have a file named config\.json"
-    r"|(?P<path_e>\S+) is not a local folder and is not a valid model identifier"
-    r"|Invalid repository ID or local directory specified: '(?P<path_f>[^']+)'"
-)
-_NO_CONFIG = (
-    r"Unrecognized model in (?P<path>.+?)\. Should have a `model_type`"
-    r"|It looks like the config file at '(?P<path_b>[^']+)' is not a valid JSON"
-)
-_CONTEXT = (
-    r"(?:User-specified context_length|User-specified max_model_len) \((?P<target_context>\d{1,15})\)"
-    r" is greater than the derived (?:context_length|max_model_len) \((?:\w+=)?(?P<draft_context>\d{1,15})"
-)
 _TRUNCATED = r"SafetensorError|safetensors_rust|PytorchStreamReader failed|unexpected EOF, expected"
 
 ARGUMENT_FAILURES = (
@@ -63,7 +48,7 @@ ARGUMENT_FAILURES = (
         who="user",
         retry="after_change",
         citation="sglang 0.5.12 log, absent model path",
-        signatures=(seen(_NOT_THERE, "put the model at {path} on the host"),),
+        signatures=(seen(NOT_THERE, "put the model at {path} on the host"),),
     ),
     FailureClass(
         name="model_config_invalid",
@@ -72,7 +57,7 @@ ARGUMENT_FAILURES = (
         who="user",
         retry="after_change",
         citation="transformers configuration_auto.py",
-        signatures=(seen(_NO_CONFIG, "look at {path}/config.json"),),
+        signatures=(seen(NO_CONFIG, "look at {path}/config.json"),),
     ),
     FailureClass(
         name="context_too_long",
@@ -81,7 +66,7 @@ ARGUMENT_FAILURES = (
         who="user",
         retry="after_change",
         citation="sglang model_config.py, vllm config",
-        signatures=(seen(_CONTEXT, "lower --context-length"),),
+        signatures=(seen(CONTEXT_TOO_LONG, "lower --context-length"),),
     ),
     FailureClass(
         name="weights_unreadable",
@@ -93,7 +78,7 @@ ARGUMENT_FAILURES = (
         signatures=(
             seen(_TRUNCATED, "copy the drafter again", drafter=True),
             seen(_TRUNCATED, "copy the model again"),
-            seen(r"Cannot find any model weights|No \S* ?weights? files? found"),
+            seen(r"Cannot find any model weights|No \S{0,40} ?weights? files? found"),
         ),
     ),
     FailureClass(

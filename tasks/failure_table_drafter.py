@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from tasks.failure_table_form import FailureClass, seen
+from tasks.failure_table_texts import CONTEXT_TOO_LONG, NO_CONFIG, NOT_THERE
 
 _HOOKS = (
     "set_eagle3_layers_to_capture|set_dflash_layers_to_capture"
     "|get_embed_and_head|set_embed_and_head|get_input_embeddings"
 )
+_ALL_HOOKS = (
+    "add all of set_eagle3_layers_to_capture, get_embed_and_head, set_embed_and_head to the class"
+)
 _DRAFT_ATTRIBUTES = "set_embed|hot_token_id|get_hot_token_id|load_lm_head_from_target"
-_NOT_THERE = (
-    r"Repo id must be in the form .*?'(?P<path>/[^']*)'"
-    r"|Can't load (?:the configuration|tokenizer|config) (?:of|for) '(?P<path_b>[^']+)'"
-    r"|Incorrect path_or_model_id: '(?P<path_c>[^']+)'"
-    r"|(?P<path_d>\S+) does not appear to have a file named config\.json"
-    r"|(?P<path_e>\S+) is not a local folder and is not a valid model identifier"
-    r"|Invalid repository ID or local directory specified: '(?P<path_f>[^']+)'"
-)
-_NO_CONFIG = (
-    r"Unrecognized model in (?P<path>.+?)\. Should have a `model_type`"
-    r"|It looks like the config file at '(?P<path_b>[^']+)' is not a valid JSON"
-)
 _EAGLE3_FRAME = r"eagle3?\.py"
 _WIDTHS = r"mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<got>\d{1,15}) and (?P<wanted>\d{1,15})x\d+\)"
 _TENSORS = r"The size of tensor a \((?P<got>\d{1,15})\) must match the size of tensor b \((?P<wanted>\d{1,15})\)"
-_CONTEXT = (
-    r"(?:User-specified context_length|User-specified max_model_len) \((?P<target_context>\d{1,15})\)"
-    r" is greater than the derived (?:context_length|max_model_len) \((?:\w+=)?(?P<draft_context>\d{1,15})"
-)
 _CONTEXT_HINT = (
     "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 starts it,"
     " but acceptance past {draft_context} tokens falls"
@@ -43,10 +31,24 @@ DRAFTER_FAILURES = (
         retry="after_change",
         citation="sglang#18374, sglang#19689, sglang#23569; vllm#25134, vllm#35966",
         signatures=(
-            seen(rf"'(?P<target_class>\w+)' object has no attribute '(?P<missing>{_HOOKS})'"),
-            seen(rf"Model (?P<target_class>\w+) does not implement (?P<missing>{_HOOKS})"),
-            seen(r"does not support (?:the )?EAGLE-?3 interface", "take a newer vLLM", retry="no"),
-            seen(r"language_model does not support EAGLE3 speculative decoding", retry="no"),
+            seen(
+                rf"'(?P<target_class>\w+)' object has no attribute '(?P<missing>{_HOOKS})'",
+                _ALL_HOOKS,
+            ),
+            seen(
+                rf"Model (?P<target_class>\w+) does not implement (?P<missing>{_HOOKS})", _ALL_HOOKS
+            ),
+            seen(
+                r"does not support (?:the )?EAGLE-?3 interface",
+                "take a vLLM release whose model class has SupportsEagle3",
+                retry="no",
+                who="engine",
+            ),
+            seen(
+                r"language_model does not support EAGLE3 speculative decoding",
+                retry="no",
+                who="engine",
+            ),
         ),
     ),
     FailureClass(
@@ -68,7 +70,7 @@ DRAFTER_FAILURES = (
                 r"|(?:requires?|must).{0,60}speculative[-_]draft[-_]model[-_]path",
                 "set --speculative-draft-model-path",
             ),
-            seen(_NOT_THERE, "put the drafter at {path} on the host", drafter=True),
+            seen(NOT_THERE, "put the drafter at {path} on the host", drafter=True),
         ),
     ),
     FailureClass(
@@ -92,7 +94,7 @@ DRAFTER_FAILURES = (
         who="user",
         retry="after_change",
         citation="sglang 0.5.12 log, drafter without config",
-        signatures=(seen(_NO_CONFIG, "look at {path}/config.json", drafter=True),),
+        signatures=(seen(NO_CONFIG, "look at {path}/config.json", drafter=True),),
     ),
     FailureClass(
         name="draft_context_too_short",
@@ -107,7 +109,7 @@ DRAFTER_FAILURES = (
                 r" the derived context_length \((?P<draft_context>\d{1,15})\)",
                 _CONTEXT_HINT,
             ),
-            seen(_CONTEXT, _CONTEXT_HINT, drafter=True),
+            seen(CONTEXT_TOO_LONG, _CONTEXT_HINT, drafter=True),
         ),
     ),
     FailureClass(
@@ -167,7 +169,7 @@ DRAFTER_FAILURES = (
                 r"(?:speculative_eagle_)?topk ?> ?1 (?:with|and) page_size ?> ?1",
                 "set --page-size 1 or --speculative-eagle-topk 1",
             ),
-            seen(r"No valid attention backend|Selected backend \S+ is not valid for"),
+            seen(r"No valid attention backend|Selected backend \S{1,80} is not valid for"),
         ),
     ),
 )

@@ -25,9 +25,11 @@ class Signature:
         frames: Must be found among the traceback's frames (`path.py in function`, one a line).
         drafter: True where only the drafter can be meant, False where only the target can.
         draft_path: What the server's arguments must say of the drafter's path.
+        framework: The engine that must have written it.
         stages: The stages in which it may happen; empty for any.
         hints: What to change, in imperatives; may name details in braces.
         retry: Where this text deserves another answer than its class.
+        who: Where somebody else can mend it than for the rest of its class.
     """
 
     pattern: re.Pattern[str]
@@ -35,9 +37,11 @@ class Signature:
     frames: re.Pattern[str] | None = None
     drafter: bool | None = None
     draft_path: Literal["given", "absent"] | None = None
+    framework: Literal["sglang", "vllm"] | None = None
     stages: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     retry: Retry | None = None
+    who: Fixer | None = None
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,10 @@ def seen(
     frames: str | None = None,
     drafter: bool | None = None,
     draft_path: Literal["given", "absent"] | None = None,
+    framework: Literal["sglang", "vllm"] | None = None,
     stages: tuple[str, ...] = (),
     retry: Retry | None = None,
+    who: Fixer | None = None,
 ) -> Signature:
     """Make a signature that is searched in an exception's text."""
     return Signature(
@@ -78,9 +84,11 @@ def seen(
         frames=None if frames is None else re.compile(frames),
         drafter=drafter,
         draft_path=draft_path,
+        framework=framework,
         stages=stages,
         hints=hints,
         retry=retry,
+        who=who,
     )
 
 

@@ -7,7 +7,11 @@ from tasks.failure_table_form import FailureClass, said, seen
 _OOM = (
     r"(?:OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|cudaErrorMemoryAllocation)"
 )
-_OOM_NUMBERS = r"(?:[\s\S]{0,300}?GPU (?P<gpu>\d{1,15}) has a total capac\w+ of (?P<total_gib>\d{1,9}(?:\.\d{1,15})?) GiB)?"
+_OOM_NUMBERS = (
+    r"(?:[\s\S]{0,300}?GPU (?P<gpu>\d{1,15}) has a total capac\w+ of (?P<total_gib>\d{1,9}(?:\.\d{1,15})?) GiB"
+    # torch before 2.2
+    r"|[\s\S]{0,80}?\(GPU (?P<gpu_b>\d{1,15}); (?P<total_gib_b>\d{1,9}(?:\.\d{1,15})?) GiB total)?"
+)
 _CAPTURE_HINTS = ("lower --mem-fraction-static", "lower --cuda-graph-max-bs")
 _UNBALANCED = r"The memory capacity is unbalanced"
 _UNBALANCED_NUMBERS = r"(?:.{0,120}(?:min_per_gpu|pre_model_load)_memory=(?P<min_free_gb>\d{1,9}(?:\.\d{1,15})?), local_gpu_memory=(?P<local_free_gb>\d{1,9}(?:\.\d{1,15})?))?"
@@ -37,7 +41,15 @@ MEMORY_FAILURES = (
         who="user",
         retry="after_change",
         citation="sglang#3430, sglang#5285, sglang#6875, sglang#10088, sglang#23862",
-        signatures=(seen(_OOM + _OOM_NUMBERS, *_CAPTURE_HINTS),),
+        signatures=(
+            seen(
+                _OOM + _OOM_NUMBERS,
+                "lower --gpu-memory-utilization",
+                "lower --max-num-seqs",
+                framework="vllm",
+            ),
+            seen(_OOM + _OOM_NUMBERS, *_CAPTURE_HINTS),
+        ),
     ),
     FailureClass(
         name="kv_cache_too_small",
@@ -47,7 +59,7 @@ MEMORY_FAILURES = (
         retry="after_change",
         citation="sglang#4330, sglang#322; vllm gpu_worker.py",
         signatures=(
-            seen(r"Not enough memory\. Please try to increase", "raise --mem-fraction-static"),
+            seen(r"Not enough memory[.;] [Pp]lease try to increase", "raise --mem-fraction-static"),
             seen(r"No available memory for the cache blocks", "raise --gpu-memory-utilization"),
             seen(
                 r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV)",

@@ -98,6 +98,7 @@ class Scene(NamedTuple):
 
     Attributes:
         stage: The stage that the log had reached.
+        framework: The engine, if known.
         frames: The traceback's frames, `path.py in function`, one a line.
         model_path: The target's path, if known.
         draft_path: The drafter's path; None if none was given or nothing is known.
@@ -106,6 +107,7 @@ class Scene(NamedTuple):
     """
 
     stage: str | None = None
+    framework: str | None = None
     frames: str = ""
     model_path: str | None = None
     draft_path: str | None = None
@@ -186,6 +188,8 @@ def failure_from(match: Match, **fields: object) -> Failure:
         details["hints"] = tuple(hint.format(**match.details) for hint in signature.hints)
         if signature.retry is not None:
             details["retry"] = signature.retry
+        if signature.who is not None:
+            details["who"] = signature.who
     return failure_of(match.row.name, **(details | fields))
 
 
@@ -199,6 +203,8 @@ def _details(found: re.Match[str]) -> dict[str, str]:
 
 def _fits(signature: Signature, scene: Scene, details: dict[str, str]) -> bool:
     if signature.frames is not None and not signature.frames.search(scene.frames):
+        return False
+    if signature.framework is not None and signature.framework != scene.framework:
         return False
     if signature.stages and scene.stage not in signature.stages:
         return False

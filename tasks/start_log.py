@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from tasks.failures import Scene, failure_of
 from tasks.log_lines import LogLine, LogReader, seconds_between
+from tasks.start_clues import REQUEST_LOG
 from tasks.start_events import SGLANG_EVENTS
 from tasks.start_events_vllm import VLLM_EVENTS
 from tasks.start_facts import Framework, StartFacts
 from tasks.start_state import StartState, bar_stage
-from tasks.start_tracebacks import REQUEST_LOG, Setting, TracebackScan
+from tasks.start_tracebacks import Setting, TracebackScan
 
 if TYPE_CHECKING:
     from tasks.failures import Failure
@@ -149,6 +150,7 @@ class StartLog:
         model, draft = state.facts.get("model_path"), state.facts.get("draft_path")
         scene = Scene(
             stage=state.stage,
+            framework=state.framework,
             model_path=model if isinstance(model, str) else asked_model,
             draft_path=draft if isinstance(draft, str) else asked_draft,
             draft_path_known=state.draft_path_known,

@@ -2,53 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.failures import ECHO, Failure, Match, Scene, classify, failure_from, failure_of, row
+from tasks.start_clues import (
+    CHAIN,
+    EXCEPTION,
+    FATAL_HEAD,
+    FRAME,
+    HARMLESS_HEAD,
+    LINE_HEADS,
+    REQUEST_LOG,
+    THROWN,
+    TRACEBACK,
+    rank_of,
+    stage_of,
+)
 
 if TYPE_CHECKING:
     from tasks.log_lines import LogLine
 
-_TRACEBACK = "Traceback (most recent call last):"
-_FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line \d+, in (?P<function>\S+)')
-_EXCEPTION = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|_[A-Z]\w*|\w*(?:error|exception|timeout|exit))(?::(?: .*)?)?$"
-)
-_CHAIN = ("During handling of the above", "The above exception was the direct cause")
-_FATAL_HEAD = re.compile(
-    r"hit an exception|[Ff]ailed to start|fatal error|Initialization failed|^Process \S+:$"
-)
-_HARMLESS_HEAD = re.compile(
-    r"Can not initialize OpenAIServingResponses|Ignore import error|Exception ignored in|can be ignored"
-    r"|^Pyspy|resource_tracker"
-)
-# A prompt may hold any words (request logging, sglang#11144), so such records are never read.
-REQUEST_LOG = re.compile(
-    r"(?:Receive|Finish): obj=|Received request |Added request |Finished request |\S+ - \""
-)
-_LINE_HEADS = re.compile(
-    r"\[Errno|Initialization failed|(?:\w+ )?[Ww]atchdog|Rank \d+ scheduler|Subprocess \w+ \(pid"
-    r"|Fatal Python|Segmentation fault|Bus error|Aborted\b|Floating point|!+ ?Seg|SIGTERM received"
-    r"|Gracefully exiting|Killed|\S+ line \d+:|Out of memory: Killed|Process group watchdog|\["
-    r"|[\w .-]{1,80}: error: |\S+:\d+:\d+ \[\d+\] .{0,80}NCCL WARN "
-)
-_STAGE_FRAMES = (
-    (re.compile(r"draft_utils\.py in _create"), "draft_backend"),
-    (re.compile(r"draft\w*_cuda_graph_runner\.py in (?:__init__|capture)"), "draft_graph_capture"),
-    (re.compile(r"cuda_graph_runner\.py in (?:__init__|capture)"), "graph_capture"),
-    (re.compile(r"in _(?:execute_server_warmup|wait_and_warmup)"), "warmup"),
-    (
-        re.compile(r"eagle_worker\w*\.py in [\s\S]*?(?:/loader\.py|in load_(?:model|weights))"),
-        "draft_load",
-    ),
-    (re.compile(r"kv_cache_utils\.py|in (?:init_memory_pool|profile_max_num_token)"), "kv_cache"),
-    (re.compile(r"in init_torch_distributed"), "distributed_init"),
-    (re.compile(r"(?:server_args|arg_utils)\.py in "), "arguments"),
-)
-_MOVABLE = ("serving", "warmup", "stopping")
 _MAX_SURE, _MAX_UNSURE, _MAX_OPEN, _MAX_FRAMES, _MAX_TAIL = 64, 32, 256, 40, 8
 
 
@@ -85,6 +60,7 @@ class _Witness:
     match_of: int | None = None
     match_text: str = ""
     stage_of_root: str | None = None
+    kept: bool = False
 
 
 class TracebackScan:
@@ -116,7 +92,7 @@ class TracebackScan:
             if line.stamp is not None and line.stamp[4:5] == "-":
                 self._open.pop(source, None)
         witness = self._open.get(source)
-        position = line.text.find(_TRACEBACK)
+        position = line.text.find(TRACEBACK)
         if position >= 0 and not REQUEST_LOG.match(line.text):
             return self._begin(line, position, source, setting)
         if witness is not None and self._continue(witness, line, setting.scene):
@@ -147,7 +123,7 @@ class TracebackScan:
                 "unknown_exception",
                 root_line=f"traceback cut off at {at}",
                 stage=cut[0].stage,
-                first_failing_rank=_rank(cut[0].source),
+                first_failing_rank=rank_of(cut[0].source),
             )
         return None if self._echo is None else failure_of("engine_died", root_line=self._echo)
 
@@ -160,15 +136,13 @@ class TracebackScan:
         head = line.text[:position].strip()
         if not head:
             level, before = self._heads.get(source, ("", ""))
-            relevant = (
-                level == "ERROR" or _FATAL_HEAD.search(before) or _HARMLESS_HEAD.search(before)
-            )
+            relevant = level == "ERROR" or FATAL_HEAD.search(before) or HARMLESS_HEAD.search(before)
             head = before if relevant else ""
-        if _HARMLESS_HEAD.search(head):
+        if HARMLESS_HEAD.search(head):
             self._open.pop(source, None)
             self._open[source] = _Witness(source, scene.stage or "", None, sure=False)
             return False
-        sure = bool(_FATAL_HEAD.search(head)) if head else not setting.serving
+        sure = bool(FATAL_HEAD.search(head)) if head else not setting.serving
         witness = _Witness(source, scene.stage or "", setting.last_progress_at, sure, line.stamp)
         if len(self._open) >= _MAX_OPEN:
             self._open.clear()
@@ -181,7 +155,7 @@ class TracebackScan:
         return True
 
     def _chained(self, witness: _Witness) -> bool:
-        return witness.in_frames or any(part.startswith(_CHAIN) for part in witness.text[-1:])
+        return witness.in_frames or any(part.startswith(CHAIN) for part in witness.text[-1:])
 
     def _continue(self, witness: _Witness, line: LogLine, scene: Scene) -> bool:
         """Read a line of an open traceback; False where it is not part of it."""
@@ -189,10 +163,10 @@ class TracebackScan:
             del self._open[witness.source]
             return False
         if witness.in_frames:
-            if frame := _FRAME.match(line.text):
+            if frame := FRAME.match(line.text):
                 path = "/".join(frame["path"].split("/")[-2:])
                 witness.frames.append(f"{path} in {frame['function']}")
-            elif not line.text.startswith(" ") and _EXCEPTION.match(line.text):
+            elif not line.text.startswith(" ") and EXCEPTION.match(line.text):
                 witness.in_frames = False
                 witness.text = [line.text]
                 witness.exceptions += 1
@@ -202,12 +176,14 @@ class TracebackScan:
             del self._open[witness.source]
             return False
         witness.text.append(line.text)
-        if not line.text.startswith(_CHAIN):
+        if not line.text.startswith(CHAIN):
             self._judge(witness, scene)
         return True
 
     def _judge(self, witness: _Witness, scene: Scene) -> None:
         """Classify the exception that was read last; the first in a chain that fits is kept."""
+        if not (witness.sure or witness.kept):
+            return
         text = "\n".join(witness.text)
         if ECHO.search(text):
             if witness.sure:
@@ -216,12 +192,12 @@ class TracebackScan:
         frames = "\n".join(witness.frames)
         if witness.root is None:
             witness.root = witness.text[0]
-            witness.stage_of_root = _stage_of(frames, witness.stage)
+            witness.stage_of_root = stage_of(frames, witness.stage)
         # Whose path or file it is may show only in the frames of a later link of the chain, and
         # the reason only on a line after the class (pydantic): so look again as it grows.
         if witness.match is not None and witness.match_of not in (None, witness.exceptions):
             text = witness.match_text
-        stage = _stage_of(frames, witness.stage)
+        stage = stage_of(frames, witness.stage)
         match = classify(text, scene._replace(frames=frames, stage=stage))
         if match is not None and (witness.match is None or witness.match_of is not None):
             if witness.match_of is None:
@@ -238,7 +214,9 @@ class TracebackScan:
                 self._echo = self._echo or line.text[:300]
                 return True
             return False
-        if not _LINE_HEADS.match(line.text) or REQUEST_LOG.match(line.text):
+        if thrown := THROWN.match(line.text):
+            return self._thrown(thrown[1], source, setting)
+        if not LINE_HEADS.match(line.text) or REQUEST_LOG.match(line.text):
             return False
         match = classify(line.text, scene, line=True)
         if match is None:
@@ -247,6 +225,18 @@ class TracebackScan:
         witness.root = witness.match_line = line.text[:300]
         witness.match = match
         witness.in_frames = False
+        self._admit(witness)
+        return True
+
+    def _thrown(self, text: str, source: str, setting: Setting) -> bool:
+        """Read the `what():` of a C++ exception that nobody caught; the process aborts on it."""
+        if ECHO.search(text):
+            self._echo = self._echo or text[:300]
+            return True
+        witness = _Witness(source, setting.scene.stage or "", setting.last_progress_at, sure=True)
+        witness.root = witness.match_line = text[:300]
+        witness.match = classify(text, setting.scene) or Match(row("native_crash"), None, {})
+        witness.exceptions = 1
         self._admit(witness)
         return True
 
@@ -260,34 +250,22 @@ class TracebackScan:
     def _admit(self, witness: _Witness) -> None:
         if witness.sure and self._sure < _MAX_SURE:
             self._sure += 1
+            witness.kept = True
             self._witnesses.append(witness)
         elif not witness.sure and self._unsure < _MAX_UNSURE:
             self._unsure += 1
+            witness.kept = True
             self._witnesses.append(witness)
 
 
 def _failure(first: _Witness, all_of_them: list[_Witness]) -> Failure:
     match = first.match or Match(row("unknown_exception"), None, {})
-    ranks = dict.fromkeys(rank for one in all_of_them if (rank := _rank(one.source)))
+    ranks = dict.fromkeys(rank for one in all_of_them if (rank := rank_of(one.source)))
     return failure_from(
         match,
         stage=first.stage_of_root or first.stage or None,
         root_line=(first.match_line or first.root or "")[:500],
-        first_failing_rank=_rank(first.source),
+        first_failing_rank=rank_of(first.source),
         failing_ranks=tuple(ranks),
         last_progress_at=first.last_progress_at,
     )
-
-
-def _rank(source: str) -> str | None:
-    return source if any(letter.isdigit() for letter in source) else None
-
-
-def _stage_of(frames: str, stage: str) -> str:
-    """Name the stage by the traceback where it says more than the lines before it."""
-    if stage in _MOVABLE:
-        return stage
-    for pattern, name in _STAGE_FRAMES:
-        if pattern.search(frames):
-            return name
-    return stage

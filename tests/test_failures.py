@@ -210,3 +210,25 @@ def test_the_asked_paths_tell_whose_path_is_missing():
     assert target is not None
     assert drafter.row.name == "draft_path_missing"
     assert target.row.name == "model_path_missing"
+
+
+def test_an_uncaught_exception_of_the_native_side_is_read():
+    head = "terminate called after throwing an instance of 'c10::AcceleratorError'"
+    found = failure(head, "  what():  CUDA error: an illegal memory access was encountered")
+    assert found.failure == "illegal_memory_access"
+    assert failure(head, "  what():  std::bad_alloc").failure == "native_crash"
+    echo = "  what():  [Rank 1] NCCL error: remote process exited or there was a network error"
+    assert failure(*crash("KeyError: 'x'"), head, echo).root_line == "KeyError: 'x'"
+    assert failure(head, echo).failure == "engine_died"
+
+
+def test_hints_are_in_the_flags_of_the_engine_that_failed():
+    text = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 4; 79.15 GiB total capacity; 1 GiB free)"
+    ours = failure(*crash(text))
+    assert (ours.gpu, ours.total_gib) == (4, 79.15)
+    assert "lower --mem-fraction-static" in ours.hints
+    theirs = failure(
+        f"(APIServer pid=5) Traceback (most recent call last):\n(APIServer pid=5) {text}",
+        framework="vllm",
+    )
+    assert "lower --gpu-memory-utilization" in theirs.hints
