@@ -20,8 +20,8 @@ _MAX_SAMPLES = 100_000
 _MAX_LISTED = 100
 _AFTER_IDLE = "first interval after idle"
 _LONG_GAP_S = 10.0
-_DRAFT_TOKENS = re.compile(r"speculative_num_draft_tokens=(\d{1,4})\b")
-_TOPK = re.compile(r"speculative_eagle_topk=(\d{1,4})\b")
+_DRAFT_TOKENS = re.compile(r"speculative_num_draft_tokens'?(?:=|: ?)(\d{1,4})\b")
+_TOPK = re.compile(r"speculative_eagle_topk'?(?:=|: ?)(\d{1,4})\b")
 
 
 class DecodeLog:

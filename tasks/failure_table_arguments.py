@@ -66,7 +66,9 @@ ARGUMENT_FAILURES = (
         who="user",
         retry="after_change",
         citation="sglang model_config.py, vllm config",
-        signatures=(seen(CONTEXT_TOO_LONG, "lower --context-length"),),
+        signatures=(
+            seen(CONTEXT_TOO_LONG.replace("?P<draft_context>", "?:"), "lower --context-length"),
+        ),
     ),
     FailureClass(
         name="weights_unreadable",
@@ -98,11 +100,15 @@ ARGUMENT_FAILURES = (
     ),
     FailureClass(
         name="package_missing",
-        cause="A Python package that the engine needs is not installed.",
+        cause="A package or build tool that the engine needs is not installed or not on PATH.",
         remedy="Install it into the engine's environment.",
         who="host",
         retry="after_change",
-        signatures=(seen(r"^ModuleNotFoundError: No module named '(?P<field>[\w.]+)'"),),
+        signatures=(
+            seen(r"^ModuleNotFoundError: No module named '(?P<field>[\w.]+)'"),
+            # Kernels are compiled at the first start (sglang tvm_ffi, flashinfer).
+            seen(r"No such file or directory: '(?P<field>ninja|nvcc|g\+\+|gcc|cc|c\+\+)'"),
+        ),
     ),
     FailureClass(
         name="bad_arguments",
@@ -115,7 +121,9 @@ ARGUMENT_FAILURES = (
             said(r"[\w .-]{1,80}: error: (?:unrecognized|ambiguous)[\w ]*: (?P<field>--?[\w-]+)"),
             said(r"[\w .-]{1,80}: error: argument (?P<field>--?[\w-]+)"),
             said(r"[\w .-]{1,80}: error: the following arguments are required: (?P<field>[\w-]+)"),
-            seen(r"validation errors? for \w+\n *Value error, (?P<field>\w+) must"),
+            seen(
+                r"validation errors? for \w+\n *Value error, (?:Expected )?'?(?P<field>[a-z]+_\w+)"
+            ),
             seen(r"validation errors? for \w+\n *(?P<field>[\w.]+)\n"),
             seen(r"validation errors? for \w+"),
             seen(

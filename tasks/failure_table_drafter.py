@@ -45,6 +45,12 @@ DRAFTER_FAILURES = (
                 who="engine",
             ),
             seen(
+                r"Eagle3 is only supported for .{0,200} models",
+                "take a vLLM release that lists this model type",
+                retry="no",
+                who="engine",
+            ),
+            seen(
                 r"language_model does not support EAGLE3 speculative decoding",
                 retry="no",
                 who="engine",
@@ -121,6 +127,7 @@ DRAFTER_FAILURES = (
         citation="sglang#9074, sglang#8229, SafeAILab/EAGLE#294; sglang 0.5.12 log",
         signatures=(
             seen(_WIDTHS, frames=_EAGLE3_FRAME, stages=("draft_graph_capture", "graph_capture")),
+            seen(r"Target and draft model should have the same vocabulary size"),
             seen(r"Attempted to load weight \(.{0,80}\) into parameter", drafter=True),
             seen(r"Tried to load weights of size .{0,80} ?to a parameter of size", drafter=True),
             seen(r"^AssertionError", frames=r"vocab_parallel_embedding\.py", drafter=True),
@@ -166,7 +173,7 @@ DRAFTER_FAILURES = (
                 "set --speculative-eagle-topk 1",
             ),
             seen(
-                r"(?:speculative_eagle_)?topk ?> ?1 (?:with|and) page_size ?> ?1",
+                r"(?:speculative_eagle_)?topk(?:\(\d+\))? ?> ?1 (?:with|and) page_size(?:\(\d+\))? ?> ?1",
                 "set --page-size 1 or --speculative-eagle-topk 1",
             ),
             seen(r"No valid attention backend|Selected backend \S{1,80} is not valid for"),

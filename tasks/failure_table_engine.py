@@ -206,6 +206,10 @@ ENGINE_FAILURES = (
                 r"(?:Rank \d+ scheduler died|Subprocess (?P<process>\w+) \(pid=\d+\) crashed).*?"
                 r"exit code:? (?P<exit_code>-(?:4|6|7|8|11))\b"
             ),
+            seen(
+                r"Rank \d+ scheduler died during initialization"
+                r" \(exit code:? (?P<exit_code>-(?:4|6|7|8|11))\)"
+            ),
             said(r"Rank \d+ scheduler is dead[\s\S]*?Exit code: (?P<exit_code>-(?:4|6|7|8|11))\b"),
         ),
     ),
@@ -217,6 +221,7 @@ ENGINE_FAILURES = (
         retry="same_once",
         citation="sglang#6624, sglang#20287",
         signatures=(
+            seen(r"Rank \d+ scheduler died during initialization(?:.{0,20}?" + _SIGNALS + ")?"),
             said(r"Rank \d+ scheduler (?:is dead|died during)(?:.*?" + _SIGNALS + ")?"),
             said(r"Subprocess (?P<process>\w+) \(pid=\d+\) crashed with " + _SIGNALS),
         ),

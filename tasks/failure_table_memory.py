@@ -99,7 +99,12 @@ MEMORY_FAILURES = (
         retry="after_change",
         citation="sglang#15235, sglang#37931, sglang#21331",
         signatures=(
-            said(r"Rank \d+ scheduler died during initialization \(exit code: (?P<exit_code>-9)\)"),
+            seen(
+                r"Rank \d+ scheduler died during initialization \(exit code:? (?P<exit_code>-9)\)"
+            ),
+            said(
+                r"Rank \d+ scheduler died during initialization \(exit code:? (?P<exit_code>-9)\)"
+            ),
             said(
                 r"Subprocess (?P<process>\w+) \(pid=\d+\) crashed with exit code (?P<exit_code>-9)\b"
             ),

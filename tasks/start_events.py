@@ -14,8 +14,8 @@ _MAX_MODULES = 64
 
 
 def _value(text: str, name: str) -> str | None:
-    """Read one plain value of `ServerArgs(name='…', other=3, …)`; None for absent or None."""
-    found = re.search(rf"\b{name}=(?:'([^']*)'|\"([^\"]*)\"|([^,()\s]+))", text)
+    """Read one plain value of `ServerArgs(name='…', …)` or `{'name': '…', …}`; None for None."""
+    found = re.search(rf"\b{name}'?(?:=|: ?)(?:'([^']*)'|\"([^\"]*)\"|([^,(){{}}\s]+))", text)
     if found is None:
         return None
     value = next(group for group in found.groups() if group is not None)
@@ -25,7 +25,7 @@ def _value(text: str, name: str) -> str | None:
 def _sglang_arguments(state: StartState, _found: re.Match[str], line: LogLine) -> None:
     text = line.text
     state.framework = "sglang"
-    state.draft_path_known = "speculative_draft_model_path=" in text
+    state.draft_path_known = "speculative_draft_model_path" in text
     state.speculative = _value(text, "speculative_algorithm") is not None
     for fact, name in (
         ("model_path", "model_path"),
@@ -175,7 +175,7 @@ _GB = FLOAT + r" GB"
 _UNBALANCED = "The memory capacity is unbalanced"
 
 SGLANG_EVENTS: tuple[Event, ...] = (
-    event("server_args=ServerArgs(", "", _sglang_arguments),
+    event("server_args=", r"(?:ServerArgs\(|\{)", _sglang_arguments),
     event("Max running requests is reset to ", INTEGER, _reset_to),
     event("Spec v2 is enabled", "", _worker("v2")),
     event("Spec v1 is used", "", _worker("v1")),

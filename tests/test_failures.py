@@ -232,3 +232,49 @@ def test_hints_are_in_the_flags_of_the_engine_that_failed():
         framework="vllm",
     )
     assert "lower --gpu-memory-utilization" in theirs.hints
+
+
+def test_a_dead_child_in_the_parents_traceback_is_read_and_is_an_echo_of_an_earlier_cause():
+    text = (
+        "RuntimeError: Rank 0 scheduler died during initialization (exit code: {}). If exit code is"
+        " -9 (SIGKILL), a common cause is the OS OOM killer."
+    )
+    parent = ("Traceback (most recent call last):", '  File "/opt/sglang/srt/e.py", line 1, in f')
+    for code, name in ((-9, "host_oom_or_killed"), (-11, "native_crash"), (-3, "scheduler_dead")):
+        found = failure(*parent, text.format(code))
+        assert (found.failure, found.exit_code) == (name, code)
+    assert failure(*crash("KeyError: 'x'"), *parent, text.format(-9)).root_line == "KeyError: 'x'"
+
+
+def test_vllm_refusals_of_the_speculative_config():
+    head = "(APIServer pid=51) Traceback (most recent call last):"
+    frame = '(APIServer pid=51)   File "/v/vllm/engine/arg_utils.py", line 9, in create_speculative_config'
+    error = "(APIServer pid=51) pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig"
+    for reason, name, field in (
+        (
+            "Eagle3 is only supported for ['llama'] models. Got x='kimi_k25'",
+            "missing_interface",
+            None,
+        ),
+        (
+            "Expected num_speculative_tokens to be greater than zero (0).",
+            "bad_arguments",
+            "num_speculative_tokens",
+        ),
+        (
+            "'tensor_parallel_size' is not a valid argument in the",
+            "bad_arguments",
+            "tensor_parallel_size",
+        ),
+        (
+            "Target and draft model should have the same vocabulary size.",
+            "draft_shape_mismatch",
+            None,
+        ),
+        ("Invalid repository ID or local directory specified: '/d'.", "draft_path_missing", None),
+    ):
+        found = failure(
+            head, frame, error, f"(APIServer pid=51)   Value error, {reason}", framework="vllm"
+        )
+        assert (found.failure, found.field) == (name, field)
+        assert found.stage == "arguments"

@@ -215,3 +215,13 @@ def test_silence_is_unknown_without_a_time_and_knows_vllm_at_new_year():
     log = StartLog("vllm")
     log.feed(b"INFO 12-31 23:59:00 [a.py:1] Starting to load model /m...\n")
     assert silence_s(log.facts(), datetime.fromisoformat("2026-01-01 00:01:00")) == 120.0
+
+
+def test_the_servers_arguments_are_read_in_both_spellings():
+    for text in (
+        "server_args=ServerArgs(model_path='/m', port=30001, speculative_draft_model_path='/d')",
+        "server_args={'model_path': '/m', 'port': 30001, 'speculative_draft_model_path': '/d'}",
+    ):
+        facts = read_start(f"[2026-03-04 09:12:01] {text}\n".encode())
+        assert (facts.model_path, facts.draft_path, facts.port) == ("/m", "/d", 30001)
+        assert facts.stage == "starting"
