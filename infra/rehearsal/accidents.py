@@ -62,8 +62,11 @@ class Accidents:
         self._strike("after_requests")
 
     def _strike(self, stage: str) -> None:
-        done = self._server.stats.finished
-        if any(f.when == stage and done >= f.after_requests for f in self._look()):
+        done, running = self._server.stats.finished, len(self._server.decoding.running)
+        if any(
+            f.when == stage and done >= f.after_requests and (running > 1 or f.what != "retract")
+            for f in self._look()
+        ):
             fault = faults.take(self._folder, self._trial, self._drafter, stage)
             if fault is not None:
                 self._happen(fault)

@@ -56,7 +56,6 @@ class Request:
         due: when its prefill ends.
         arrived: when it came, in the loop's time.
         finished: whether it made its last token.
-        internal: whether the server made it itself (health check).
     """
 
     rid: str
@@ -75,7 +74,6 @@ class Request:
     due: float = 0.0
     arrived: float = 0.0
     finished: bool = False
-    internal: bool = False
 
 
 @dataclass

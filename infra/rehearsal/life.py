@@ -6,8 +6,8 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import time
-import urllib.request
 from typing import TYPE_CHECKING
 
 from infra.rehearsal import faults
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from infra.rehearsal.rank import Plan
 
 _NOTICE_S = 1.0
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether whoever holds the port answers the warm-up's first question as SGLang does."""
+    try:
+        with socket.create_connection((host, port), timeout=1) as other:
+            other.sendall(b"GET /model_info HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            return b" 200 " in other.recv(64)
+    except OSError:
+        return False
 
 
 class Life:
@@ -110,13 +120,8 @@ class Life:
             "address already in use"
         )
         say("INFO:     Waiting for application shutdown.")
-        try:
-            url = f"http://{host}:{port}/model_info"
-            with urllib.request.urlopen(url, timeout=1) as answer:
-                if answer.status == 200:
-                    say("The server is fired up and ready to roll!")
-        except (OSError, ValueError):
-            pass  # whoever holds the port does not speak SGLang
+        if _answers(host, port):
+            say("The server is fired up and ready to roll!")
         say("INFO:     Application shutdown complete.")
         self._children.kill_all()
         return 3

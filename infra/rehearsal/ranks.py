@@ -110,6 +110,7 @@ class Children:
     def _fork(self, rank: int | None) -> Child:
         reports_in, reports_out = os.pipe()
         orders_in, orders_out = os.pipe()
+        parent = os.getpid()
         pid = os.fork()
         if pid:
             os.close(reports_out)
@@ -119,7 +120,7 @@ class Children:
             for signum in (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
                 signal.signal(signum, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            titles.die_with_parent()
+            titles.die_with_parent(parent)
             if rank is None:
                 _detokenizer(orders_in)
             _scheduler(self._plan, rank, reports_out, orders_in)

@@ -36,6 +36,8 @@ def set_title(title: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NAME, title.encode(), 0, 0, 0)
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int) -> None:
     """SIGKILL when the parent ends, as SGLang's ``kill_itself_when_parent_died``."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the kernel was asked to tell
+        os._exit(1)

@@ -1,0 +1,84 @@
+"""Start and stop a pretend host from Python: for tests, benchmarks and demonstrations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.rehearsal import tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_START_S = 30.0
+_STOP_S = 10.0
+_LOOK_S = 0.02
+
+
+@dataclass(frozen=True)
+class Host:
+    """A pretend host that listens.
+
+    Attributes:
+        folder: everything of it: knobs, faults, GPU memory, keys.
+        name: as given.
+        host: address.
+        port: of SSH.
+        user: to log in as.
+        key: private key file.
+        known_hosts: file that knows its host key.
+        fingerprint: of the host key, ``SHA256:…``.
+        pid: of the server.
+        home: home folder of a login.
+    """
+
+    folder: Path
+    name: str
+    host: str
+    port: int
+    user: str
+    key: str
+    known_hosts: str
+    fingerprint: str
+    pid: int
+    home: str
+
+
+@contextmanager
+def serving(folder: Path, *, name: str = "rehearsal", delay_ms: float = 0.0) -> Iterator[Host]:
+    """A host that listens for the length of a ``with`` block.
+
+    Args:
+        folder: of the host; built if it is not there yet.
+        name: of the host.
+        delay_ms: one-way delay on all SSH traffic.
+
+    Raises:
+        RuntimeError: it ended, or did not listen within 30 s.
+    """
+    folder = folder.resolve()
+    ready = folder / "ready.json"
+    ready.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "infra.rehearsal", "serve", "--folder", str(folder)]
+    command += ["--name", name, "--delay-ms", str(delay_ms)]
+    process = subprocess.Popen(command, cwd=tree.REPOSITORY, stdin=subprocess.DEVNULL)
+    try:
+        gives_up = time.monotonic() + _START_S
+        while not ready.exists():
+            if process.poll() is not None or time.monotonic() > gives_up:
+                raise RuntimeError(f"the rehearsal host did not listen: exit {process.poll()}")
+            time.sleep(_LOOK_S)
+        yield Host(folder=folder, **json.loads(ready.read_text()))
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
