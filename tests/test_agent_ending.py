@@ -11,13 +11,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from infra.agent import ending, processes
 from infra.agent.ending import Ours
 from infra.agent.processes import Environment, Process
-from tests.agent_host import AgentHost, is_alive, process, until
+from tests.agent_host import is_alive, process, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -195,6 +193,27 @@ def test_what_will_not_go_is_reported_in_time():
         assert [p.pid for p in living] == [child.pid]
 
 
+SPAWNER = """
+import signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+while True:
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    signal.sigtimedwait([], 0.01)
+"""
+
+
+def test_a_process_that_goes_on_making_sessions_is_caught_up_with():
+    with running(f"exec {sys.executable} -S -c '{SPAWNER}'", MARKED) as child:
+        said(child)
+        ended = ending.end(Ours(markers=[MINE]), 0.3, collecting(child))
+        assert ended.survivors == []
+        assert len(ended.signalled) > 1
+        table = processes.table()
+        marks = processes.environments(table.values())
+        assert not [pid for pid, mark in marks.items() if mark.marker == MINE]
+
+
 # A table that no machine has: the rules alone.
 
 ME = os.getpid()
@@ -246,132 +265,3 @@ def test_other_users_and_kernel_threads_are_never_chosen(monkeypatch):
     marks = {pid: Environment(MINE, blank=False) for pid in (800, 900, 901)}
     ours = Ours([recorded(800, 400)], markers=[MINE])
     assert chosen(monkeypatch, ours, rows, marks) == set()
-
-
-@given(
-    pid=st.integers(1, 4_194_304),
-    comm=st.binary(min_size=0, max_size=15).filter(lambda b: b"\0" not in b),
-    state=st.sampled_from("RSDZTX"),
-    ticks=st.integers(0, 2**63),
-)
-def test_any_name_of_a_process_leaves_its_fields_in_place(pid, comm, state, ticks):
-    fields = [b"7", b"8", b"9", *([b"0"] * 15), str(ticks).encode(), b"0"]
-    raw = b"%d (%s) %s " % (pid, comm, state.encode()) + b" ".join(fields) + b"\n"
-    number, name, found, rest = processes.parse_stat(raw)
-    assert (number, found) == (pid, state)
-    assert name == comm.decode("utf-8", "replace")
-    assert [int(f) for f in rest[:3]] == [7, 8, 9]
-    assert int(rest[18]) == ticks
-
-
-@given(st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\0", b""))))
-def test_the_marker_is_found_among_any_environment(entries):
-    marker = b"EAGLE3_SWEEP_TRIAL=t-1"
-    raw = b"\0".join([*(e for e in entries if not e.startswith(b"EAGLE3")), marker]) + b"\0"
-    assert processes.parse_environment(raw) == Environment("t-1", blank=False)
-
-
-@pytest.mark.parametrize(("raw", "blank"), [(b"", True), (b"\0" * 500, True), (b"A=1\0", False)])
-def test_an_environment_that_a_title_overwrote_is_blank(raw, blank):
-    assert processes.parse_environment(raw) == Environment(None, blank=blank)
-
-
-def test_the_kernel_and_python_agree_on_who_we_are():
-    me = process(os.getpid())
-    assert (me.ppid, me.pgid, me.sid, me.uid) == (
-        os.getppid(),
-        os.getpgid(0),
-        os.getsid(0),
-        os.getuid(),
-    )
-    assert processes.alive(processes.identity(os.getpid()))
-    assert not processes.alive(None)
-
-
-# The reap job, from outside.
-
-
-@pytest.fixture
-def host(tmp_path):
-    host = AgentHost(tmp_path)
-    yield host
-    host.clean_up()
-
-
-SMI = """#!/bin/sh
-case "$*" in
-*compute-apps*) cat {apps} ;;
-*) echo "0, GPU-1, {used}, 143771, 0" ;;
-esac
-"""
-
-
-def smi(tmp_path, used: int, apps: str = "") -> dict[str, str]:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    rows = tmp_path / "apps.csv"
-    rows.write_text(apps)
-    program = folder / "nvidia-smi"
-    program.write_text(SMI.format(apps=rows, used=used))
-    program.chmod(0o755)
-    return {"PATH": f"{folder}:{os.environ['PATH']}"}
-
-
-def test_a_reap_is_recorded_as_asked_for_and_repeatable(host):
-    trial = host.trial()
-    state = trial.launch("sh", "-c", "trap '' TERM; " + FOREVER, grace_s=5)
-    request = {"groups": [state["engine"]], "markers": [trial.name], "grace_s": 0.1}
-    result = trial.job("reap", "reap", request)
-    assert result["outcome"] == "clean"
-    assert result["gpu_free"] is None
-    assert {s["signal"] for s in result["signalled"]} == {15, 9}
-    over = trial.wait_over()
-    assert (over["phase"], over["end_reason"], over["exit_code"]) == ("stopped", "stopped", -9)
-    assert trial.job("again", "reap", request)["signalled"] == []
-
-
-def test_a_reap_by_marker_ends_a_running_job_but_not_itself(host):
-    trial = host.trial()
-    server = 'import socket,time; s=socket.create_server(("127.0.0.1",0)); print("port=%d" % s.getsockname()[1], flush=True); time.sleep(999)'
-    trial.launch(sys.executable, "-S", "-c", server)
-    load = {
-        "base_url": f"http://127.0.0.1:{trial.pid_in_log('port')}",
-        "path": "/generate",
-        "concurrency": 1,
-        "timeout_s": 60,
-        "deadline_s": 60,
-        "requests": [{"id": "a", "kind": "k", "payload": {}}],
-    }
-    host.call("start", dir=str(trial.path), name="probe", job="drive", request=load)
-    result = trial.job("reap", "reap", {"markers": [trial.name], "grace_s": 0})
-    assert (result["ok"], result["outcome"]) == (True, "clean")
-    status = trial.wait(None, job="probe")["job"]
-    assert (status["alive"], status["result"]) == (False, None)
-
-
-@pytest.mark.parametrize(
-    ("used", "bound", "told"),
-    [
-        (500, 1000, ("clean", True)),
-        (90_000, 1000, ("gpu_memory_held", False)),
-        (90_000, None, ("clean", True)),
-    ],
-)
-def test_gpu_memory_is_waited_for_and_its_holding_is_said(host, tmp_path, used, bound, told):
-    trial = host.trial()
-    env = smi(tmp_path, used)
-    request = {"gpu_wait_s": 0.3, "free_below_mib": bound}
-    host.call("start", dir=str(trial.path), name="reap", job="reap", request=request, env=env)
-    result = until(lambda: trial.wait(None, job="reap")["job"]["result"])
-    assert (result["outcome"], result["gpu_free"]) == told
-    assert result["gpus"] == [f"0, GPU-1, {used}, 143771, 0"]
-
-
-def test_a_port_that_stays_held_is_said(host):
-    import socket
-
-    trial = host.trial()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        result = trial.job("reap", "reap", {"port": port, "gpu_wait_s": 0.1})
-    assert (result["outcome"], result["port_free"]) == ("port_held", False)

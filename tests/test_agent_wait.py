@@ -116,6 +116,12 @@ def test_quiet_waits_gather_the_log_but_not_the_end(trial):
     assert time.monotonic() - began < 1.5
 
 
+def test_the_answer_comes_as_one_line_of_json(host, trial):
+    done = host.run("wait", json.dumps({"dir": str(trial.path), "offset": 0}))
+    assert done.stdout.count("\n") == 1
+    assert json.loads(done.stdout)["ok"] is True
+
+
 def test_nothing_seen_means_everything_is_news(trial):
     began = time.monotonic()
     trial.wait(0, timeout_s=2.0)
@@ -245,7 +251,7 @@ def test_an_engine_that_fills_the_disk_still_ends_and_is_recorded_later(small_di
     trial = host.trial()
     trial.path = small_disk / trial.name
     trial.path.mkdir()
-    state = trial.launch("sh", "-c", "sleep 1000", lease_s=1.0)
+    state = trial.launch("sh", "-c", "sleep 1000", lease_s=0.6)
     fill(small_disk)
     assert host.refusal("wait", dir=str(trial.path), offset=0, lease_s=60)["error"] == "disk_full"
     until(lambda: not processes.alive(state["engine"]))

@@ -51,7 +51,7 @@ COMMANDS = {
         "files",
         "file",
         _keys("op"),
-        _keys("path content_path expect_sha256 python package relative"),
+        _keys("path content_path expect_sha256 python package relative bytes offset"),
     ),
 }
 

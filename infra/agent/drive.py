@@ -22,6 +22,9 @@ from infra.agent.streams import STREAMS, Fault
 
 PROGRESS_S = 0.25
 
+_KEEP_ALIVE_S = 2.0
+"""Shorter than the engines' own (uvicorn: 5 s), so that no request meets a closing connection."""
+
 _MESSAGE = 500
 _READ_BUFFER = 1 << 20
 
@@ -34,7 +37,8 @@ class Driver:
         self.where = where
         self.load = load
         self.pending: Iterator[Request] = iter(load.requests)
-        self.completed = self.failed = self.in_flight = self.tokens = 0
+        self.completed = self.failed = self.tokens = 0
+        self.active: set[Sample] = set()
         self.stopped: Optional[Fault] = None
         self.zero = 0.0
         self.delays: list[float] = []
@@ -53,7 +57,7 @@ class Driver:
         cpu = time.process_time()
         gc.freeze()
         async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
             timeout=aiohttp.ClientTimeout(total=self.load.timeout_s),
             headers={
                 "Content-Type": "application/json",
@@ -85,7 +89,7 @@ class Driver:
                 working, timeout=PROGRESS_S, return_when=asyncio.FIRST_EXCEPTION
             )
             # In a thread: a slow disk must not show up as a slow engine.
-            found = await loop.run_in_executor(None, self._look_around)
+            found = await loop.run_in_executor(None, self._look_around, self._progress())
             if working and self.stopped is None:
                 self.stopped = found
             if self.stopped or writer.done() or any(user.exception() for user in ended):
@@ -97,20 +101,23 @@ class Driver:
             if isinstance(outcome, Exception):
                 raise outcome
         if not writer.done():
-            self._look_around()
+            self._look_around(self._progress())
 
-    def _look_around(self) -> Optional[Fault]:
-        seconds = time.monotonic() - self.zero
-        progress = {
+    def _progress(self) -> dict[str, Any]:
+        going = sum(sample.tokens for sample in self.active)
+        return {
             "done": self.completed + self.failed,
             "failed": self.failed,
-            "in_flight": self.in_flight,
-            "tokens": self.tokens,
-            "seconds": seconds,
+            "in_flight": len(self.active),
+            "tokens": self.tokens + going,
+            "seconds": time.monotonic() - self.zero,
         }
+
+    def _look_around(self, progress: dict[str, Any]) -> Optional[Fault]:
+        """Shows the progress; returns a reason to stop."""
         path = os.path.join(self.where, "progress.json")
         folders.write_json(path, progress, durable=False)
-        if seconds > self.load.deadline_s:
+        if progress["seconds"] > self.load.deadline_s:
             return Fault("deadline", f"not done after {self.load.deadline_s} s")
         if lease.expired(self.folder):
             return Fault("lease_expired", "nobody renewed the trial's lease")
@@ -122,7 +129,7 @@ class Driver:
         due = time.monotonic()
         for request in self.pending:
             sample = Sample(request, STREAMS[self.load.path](), due)
-            self.in_flight += 1
+            self.active.add(sample)
             fault: Optional[Fault] = Fault("cancelled", "the drive was stopped")
             try:
                 fault = await self._exchange(session, sample)
@@ -130,7 +137,7 @@ class Driver:
                 fault = self.stopped or fault
                 raise
             finally:
-                self.in_flight -= 1
+                self.active.remove(sample)
                 due = time.monotonic()
                 self._count(sample, due, fault)
             if self.stopped:
@@ -169,7 +176,7 @@ class Driver:
         """Counts an ended request and leaves its record to the writer."""
         sample.end(done, fault)
         self.ended.put_nowait(sample)
-        self.tokens += sample.stream.counts[-1] if sample.stream.counts else 0
+        self.tokens += sample.tokens
         if sample.fault is None:
             self.completed += 1
             return

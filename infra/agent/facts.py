@@ -22,8 +22,8 @@ _CARD_ROWS = (
     "clocks.sm,clocks.max.sm,temperature.gpu,{reasons}"
 )
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-_SMI_TIMEOUT_S = 30.0
-_PYTHON_TIMEOUT_S = 30.0
+_SMI_TIMEOUT_S = 15.0
+_PYTHON_TIMEOUT_S = 15.0
 _ARGS_LIMIT = 500
 _VERSIONS = """
 import importlib.metadata as metadata, json, platform, sys

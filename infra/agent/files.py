@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import glob
 import hashlib
 import os
@@ -47,8 +48,10 @@ def file(asked: dict[str, Any]) -> dict[str, Any]:
         return operation(asked)
     except KeyError as missing:
         raise Refusal("bad_request", f"file {asked['op']}: {missing} is missing") from missing
-    except PermissionError as fault:
-        raise Refusal("not_permitted", str(fault)) from fault
+    except OSError as fault:
+        if fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise Refusal("not_permitted", str(fault)) from fault
+        raise
 
 
 def digest(path: str) -> Optional[str]:

@@ -68,6 +68,11 @@ class Sample:
         self.reading = Reading(None, None, "", None)
         self.fault: Optional[Fault] = None
 
+    @property
+    def tokens(self) -> int:
+        """Completion tokens so far."""
+        return self.stream.counts[-1] if self.stream.counts else 0
+
     def end(self, done: float, fault: Optional[Fault]) -> None:
         """Notes the end; a fault of the transport outweighs one of the stream."""
         self.done = done
