@@ -51,7 +51,9 @@ def _one(
                 return None
             continue
         if isinstance(part, str) and part in _SCALARS and not _has(here, part):
-            return ".".join(path), f"must be true, false, a number or text, not {_show(here)}"
+            return ".".join(
+                path
+            ), f"must be true, false, a number, text or a list of them, not {_show(here)}"
         if part == "[key]":
             return ".".join(path), _key_message(detail, path)
         path.append(str(part))

@@ -28,7 +28,7 @@ _OURS = {
     "model-path": "engine.model",
     "host": "the host file's listen",
     "port": "the host file's port",
-    "nccl-port": "nothing: a free port is chosen for every trial",
+    "api-key": "the host file's api_key_from",
 }
 _SPECULATION = {
     "speculative-algorithm",
@@ -154,7 +154,7 @@ def _value_problem(flag: str, value: FlagValue) -> str | None:
     if flag in _WHOLE_NUMBERS and (isinstance(value, bool) or not isinstance(value, int)):
         return f"must be a whole number, not {value!r}"
     if flag == "mem-fraction-static" and (
-        isinstance(value, (bool, str)) or not 0 < float(value) < 1
+        isinstance(value, (bool, str, tuple)) or not 0 < value < 1
     ):
         return f"must be a number between 0 and 1, not {value!r}"
     return None

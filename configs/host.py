@@ -92,6 +92,8 @@ class Host(Value):
     """Names of secrets that are taken from the controller's environment, e.g. HF_TOKEN."""
     listen: Text = "127.0.0.1"
     """Address that the engine listens on."""
+    api_key_from: EnvName | None = None
+    """Name of the controller's variable that holds the engine's API key."""
     port: Annotated[int, Field(ge=1024, le=65535)] | None = None
     """The engine's port; None: a free one, new for every trial (a server that was killed and
     started again on the same port can hang, sglang#22779)."""
@@ -116,11 +118,10 @@ class Host(Value):
 
     @model_validator(mode="after")
     def _open_needs_a_key(self) -> Self:
-        if self.listen not in {"127.0.0.1", "::1", "localhost"} and (
-            "SGLANG_API_KEY" not in self.env_from
-        ):
+        local = self.listen in {"127.0.0.1", "::1", "localhost"}
+        if not local and self.api_key_from is None:
             raise ValueError(
                 f"listen: {self.listen} opens the engine to the network without an API key: "
-                "listen on 127.0.0.1, or name the key in env_from: [SGLANG_API_KEY]"
+                "listen on 127.0.0.1, or name the key's variable in api_key_from"
             )
         return self

@@ -21,7 +21,8 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
-FlagValue = bool | int | float | str
-"""true: the bare flag is given; false: it is left out; anything else: one argument of its own."""
+FlagValue = bool | int | float | str | tuple[int | float | str, ...]
+"""true: the bare flag is given; false: it is left out; a list: one argument for each element;
+anything else: one argument of its own."""
 
 Flags = dict[str, FlagValue]

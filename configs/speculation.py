@@ -11,7 +11,7 @@ from typing import Literal, Self, assert_never
 
 from pydantic import model_validator
 
-from configs.names import Count, Text
+from configs.names import Count, FlagValue, Text
 from configs.values import Value
 
 
@@ -139,11 +139,11 @@ def _algorithm(speculation: Eagle3 | Nextn | Standalone | Ngram) -> str:
             assert_never(speculation)
 
 
-def speculation_flags(speculation: Speculation) -> dict[str, bool | int | float | str]:
+def speculation_flags(speculation: Speculation) -> dict[str, FlagValue]:
     """The SGLang flags of a way of speculating, by full name without dashes."""
     if isinstance(speculation, Off):
         return {}
-    flags: dict[str, bool | int | float | str] = {"speculative-algorithm": _algorithm(speculation)}
+    flags: dict[str, FlagValue] = {"speculative-algorithm": _algorithm(speculation)}
     drafter = drafter_of(speculation)
     if drafter is not None:
         flags["speculative-draft-model-path"] = drafter

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _REFUSED = 10
 _CALL_S = 20.0
+_INLINE = 32_000  # an argument may hold 128 KiB (MAX_ARG_STRLEN)
 
 
 class Hello(NamedTuple):
@@ -91,7 +92,7 @@ class HostAgent:
         return posixpath.join(home, text.removeprefix("~/"))
 
     def call(
-        self, command: str, /, *, timeout_s: float = _CALL_S, **request: Any
+        self, command: str, /, *, answer_s: float = _CALL_S, **request: Any
     ) -> dict[str, Any]:
         """Asks the agent.
 
@@ -101,7 +102,7 @@ class HostAgent:
             ContactLost: No answer within the patience.
         """
         boot = self.hello.boot_id
-        answer = self._patiently(lambda: self._ask(command, request, timeout_s))
+        answer = self._patiently(lambda: self._ask(command, request, answer_s))
         if answer.get("boot_id", boot) != boot:
             raise HostRebooted(f"{self.host.name} was rebooted: what ran there is gone")
         return answer
@@ -109,7 +110,7 @@ class HostAgent:
     def wait(
         self,
         folder: str,
-        offset: int,
+        offset: int | None,
         *,
         holder: str | None = None,
         job: str | None = None,
@@ -133,7 +134,7 @@ class HostAgent:
             engine_alive=answer["engine_alive"],
             supervisor_alive=answer["supervisor_alive"],
             log=base64.b64decode(answer["log"]),
-            offset=answer["offset"],
+            offset=answer["offset"] if offset is not None else 0,
             log_size=answer["log_size"],
             job=answer["job"],
             seen=answer["seen"],
@@ -148,6 +149,66 @@ class HostAgent:
         """Reads a file of the host."""
         self.round_trips += 1
         return self._patiently(lambda: self.shell.get(path))
+
+    def head(self, path: str, count: int, offset: int = 0) -> tuple[bytes, int] | None:
+        """The first bytes of a file (from an offset) and its size; None where there is none."""
+        answer = self.call("file", op="head", path=path, bytes=count, offset=offset)
+        if not answer["exists"]:
+            return None
+        return base64.b64decode(answer["data"]), answer["size"]
+
+    def make_folder(self, path: str) -> None:
+        """Makes a folder of ours, 0700."""
+        self.round_trips += 1
+        self._patiently(
+            lambda: _text(self.shell.run(["mkdir", "-p", "-m", "0700", path], timeout_s=_CALL_S))
+        )
+
+    def job(
+        self,
+        folder: str,
+        name: str,
+        job: str,
+        request: Mapping[str, Any],
+        *,
+        python: str | None = None,
+        timeout_s: float,
+        holder: str | None = None,
+    ) -> dict[str, Any]:
+        """Runs one piece of work detached on the host and waits for its result.
+
+        Raises:
+            AgentBroken: The job died without a result, or did not end in time.
+        """
+        self.start(folder, name, job, request, python=python)
+        deadline = time.monotonic() + timeout_s
+        seen: str | None = None
+        while time.monotonic() < deadline:
+            # No offset: this loop wants the job alone, not the engine's log.
+            poll = self.wait(folder, None, holder=holder, job=name, seen=seen)
+            seen = poll.seen
+            if poll.job is not None and poll.job["result"] is not None:
+                return dict(poll.job["result"])
+            if poll.job is not None and not poll.job["alive"]:
+                raise AgentBroken(f"job {name} died: {poll.job['log_tail'][-300:]}")
+        raise AgentBroken(f"job {name} did not end within {timeout_s:g} s")
+
+    def start(
+        self,
+        folder: str,
+        name: str,
+        job: str,
+        request: Mapping[str, Any],
+        *,
+        python: str | None = None,
+    ) -> None:
+        """Starts a job; one of that name that was started before is left as it is."""
+        if len(json.dumps(request)) < _INLINE:
+            self.call("start", dir=folder, name=name, job=job, request=request, python=python)
+            return
+        self.make_folder(posixpath.join(folder, "jobs", name))
+        self.put_json(request, posixpath.join(folder, "jobs", name, "request.json"))
+        self.call("start", dir=folder, name=name, job=job, python=python)
 
     def put_json(self, value: Mapping[str, Any], path: str) -> None:
         """Writes a JSON file on the host, 0600."""

@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gzip
 import json
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import WorldError
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 class DiskFull(WorldError):
     """The controller's disk took no more; nothing half-written stands under a final name."""
+
+
+class RunHeld(WorldError):
+    """Another process works on this run."""
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -113,6 +119,32 @@ class RunFolder:
         """The run's id: <sweep>-<number>."""
         return f"{self.path.parent.name}-{self.path.name}"
 
+    @property
+    def holder(self) -> str:
+        """Who this run is towards hosts: unique over controllers, the same when it goes on."""
+        return f"{self.id}-{read_json(self.path / 'run.json')['uid']}"
+
+    def marker(self, folder: TrialFolder) -> str:
+        """The mark of an attempt's processes and folder on the host."""
+        return f"{self.holder}.{folder.path.name}"
+
+    @contextmanager
+    def alone(self) -> Iterator[RunFolder]:
+        """Holds the run: two processes must not go on with one run at once.
+
+        Raises:
+            RunHeld: Another process works on it.
+        """
+        with (self.path / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                pid = read_json(self.path / "run.json").get("pid", "?")
+                raise RunHeld(
+                    f"{self.id} is being run by process {pid}; wait for it, or stop it"
+                ) from error
+            yield self
+
     def trials(self) -> Iterator[TrialFolder]:
         """All attempts, by trial and number."""
         folders = (self.path / "trials").glob("*.a[0-9]*")
@@ -145,6 +177,11 @@ class Store:
     def runs(self, sweep: str) -> list[RunFolder]:
         """The runs of a sweep, oldest first."""
         return [RunFolder(path) for path in sorted((self.root / sweep).glob("[0-9]*"))]
+
+    def all_runs(self) -> Iterator[RunFolder]:
+        """The runs of all sweeps, the latest of each first."""
+        for folder in sorted(self.root.glob("*")):
+            yield from reversed(self.runs(folder.name))
 
     def new_run(self, sweep: str) -> RunFolder:
         """A new run folder; concurrent callers get different ones."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infra.errors import WorldError
 from infra.fits_mlflow import fit, merge_params
+from infra.services import LOOPBACK, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +32,15 @@ _PASSING = (
     "already exists",
     "temporarily_unavailable",
 )
+
+
+def tracking_uri() -> str | None:
+    """Where MLflow is: MLFLOW_TRACKING_URI, or the server that `eagle3-sweep up` started."""
+    chosen = os.environ.get("MLFLOW_TRACKING_URI")
+    if chosen:
+        return chosen
+    known = running("mlflow")
+    return f"http://{LOOPBACK}:{known['port']}" if known else None
 
 
 class TrackingDown(WorldError):
@@ -108,6 +118,11 @@ class Tracker:
             return ""
         base = f"{self.uri.rstrip('/')}/#/experiments/{self.experiment(experiment)}"
         return f"{base}/runs/{run_id}" if run_id else f"{base}/runs"
+
+    def chart_link(self, experiment: str) -> str:
+        """The address of an experiment's charts, where throughput is drawn over concurrency."""
+        link = self.link(experiment)
+        return f"{link}?compareRunsMode=CHART" if link else ""
 
     def patiently(self, attempt: Callable[[], Any], *, attempts: int = 4) -> Any:
         """Tries again where a passing fault is known; anything else is TrackingDown."""

@@ -1,0 +1,88 @@
+"""What is done for a run whose process is gone: its engines ended, its attempts recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from configs.host import Host
+from flows.runs import of_flow_run
+from flows.skips import reconcile
+from infra.connect import connect
+from infra.errors import WorldError
+from infra.places import runs_folder
+from infra.store import RunFolder, Store, read_json
+from infra.tracking import Tracker, tracking_uri
+from tasks.publish import publish_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_GRACE_S = 5.0
+_GPU_WAIT_S = 60.0
+
+
+def clean_up_after(flow_run: str, say: Callable[[str], None]) -> None:
+    """Ends what a dead flow run left on its hosts, records its attempts, publishes them.
+
+    Finds everything from the run folder, since it runs in another process. What cannot be done
+    (the host does not answer) is said; the lease on the host does it then.
+    """
+    run = of_flow_run(Store(runs_folder()), flow_run)
+    if run is None:
+        say(f"flow run {flow_run} has no run folder: it ended before it touched a host")
+        return
+    clean_up_run(run, say)
+
+
+def clean_up_run(run: RunFolder, say: Callable[[str], None]) -> None:
+    """The same for a run folder."""
+    for name, spec in read_json(run.path / "run.json").get("hosts", {}).items():
+        host = Host.model_validate(spec)
+        try:
+            say(f"{name}: {end_on_host(run, host)}")
+        except WorldError as error:
+            say(f"{name}: could not be cleaned ({error}); the lease ends the engine there")
+    for text in reconcile(run):
+        say(text)
+    uri = tracking_uri()
+    if uri:
+        publish_missing(run, Tracker(uri, note=say), say)
+
+
+def end_on_host(run: RunFolder, host: Host) -> str:
+    """Ends every process of a run's unfinished attempts on a host, and releases its claim."""
+    markers = [run.marker(folder) for folder in run.trials() if not folder.finished]
+    if not markers:
+        return "nothing was running"
+    agent = connect(host, patience_s=20.0)
+    try:
+        ended = 0
+        for marker in markers:
+            folder = f"{agent.root}/trials/{marker}"
+            agent.make_folder(folder)
+            result = _reap(agent, folder, marker, host)
+            ended += len(result.get("signalled", []))
+        agent.call("release", root=agent.root, holder=run.holder)
+    finally:
+        agent.close()
+    return f"{ended} processes of {len(markers)} attempts ended"
+
+
+def _reap(agent: Any, folder: str, marker: str, host: Host) -> dict[str, Any]:
+    return dict(
+        agent.job(
+            folder,
+            "aftermath",
+            "reap",
+            {
+                "groups": [],
+                "markers": [marker],
+                "processes": [],
+                "grace_s": _GRACE_S,
+                "port": None,
+                "gpu_wait_s": _GPU_WAIT_S,
+                "free_below_mib": host.free_below_mib,
+            },
+            timeout_s=_GRACE_S + _GPU_WAIT_S + 30,
+        )
+    )

@@ -1,0 +1,253 @@
+"""The command line: plan, run, compare, publish, up, down, demo, clean."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from configs.problems import ConfigError
+from flows.question import pose
+from infra.errors import WorldError
+from infra.places import runs_folder
+from infra.store import RunFolder, Store
+from tasks.site import StageFailedError
+
+app = typer.Typer(
+    help="Does EAGLE-3 speculative decoding pay for this model on this host?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+console = Console(highlight=False, soft_wrap=True)
+
+SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
+HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
+
+
+class Stopped(BaseException):
+    """SIGTERM: like Ctrl-C, so that the trial in flight is torn down."""
+
+
+@app.command()
+def plan(sweep: SweepName, host: HostName = None) -> None:
+    """Show every trial, the exact commands and what would be touched; touches nothing."""
+    from flows.show import plan_text
+
+    console.print(plan_text(pose(sweep, host)))
+
+
+@app.command()
+def run(
+    sweep: SweepName,
+    host: HostName = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="forget the latest run")] = False,
+) -> None:
+    """Run what is missing of a sweep, without any server; then compare and report."""
+    from flows.conduct import Conductor, Hands
+    from flows.runs import open_run
+    from flows.show import verdict_text
+    from flows.stages import PlainRunner
+    from infra.connect import connect
+    from infra.tracking import Tracker, tracking_uri
+
+    question = pose(sweep, host)
+    for warning in question.warnings:
+        console.print(f"warning: {warning}", style="yellow")
+    uri = tracking_uri()
+    if uri is None:
+        say("MLflow: none (set MLFLOW_TRACKING_URI); `eagle3-sweep publish` brings it there later")
+    signal.signal(signal.SIGTERM, _stop)
+    progress = Progress()
+    with open_run(Store(runs_folder()), question, fresh=fresh) as folder:
+        hands = Hands(
+            connect=lambda spec: connect(spec, note=progress.line),
+            runner=lambda trial: PlainRunner(lambda text: progress.show(f"{trial} {text}")),
+            tracker=Tracker(uri, note=progress.line) if uri else None,
+            say=progress.line,
+        )
+        outcome = Conductor(question, folder, hands).conduct()
+    progress.clear()
+    console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
+    say(f"{outcome.counts().text()}; report: {outcome.report.folder}/report.md")
+    if outcome.counts().ok == 0:
+        raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    sweep: SweepName,
+    run_number: Annotated[int | None, typer.Option("--run", help="which run; the latest")] = None,
+) -> None:
+    """Compare the trials of a sweep's latest run; reads the run folder alone."""
+    from flows.runs import read_records, read_run_sweep
+    from flows.show import verdict_text
+    from tasks.decision import decision_sentence
+    from tasks.reporting import compare_sweep
+
+    folder = _find_run(sweep, run_number)
+    found = compare_sweep(read_run_sweep(folder), read_records(folder))
+    console.print(verdict_text(found, decision_sentence(found)))
+    say(f"run {folder.id}: {folder.path}")
+
+
+@app.command()
+def publish(
+    sweep: SweepName,
+    run_number: Annotated[int | None, typer.Option("--run", help="which run; the latest")] = None,
+) -> None:
+    """Bring MLflow up to date from the run folder; twice is the same as once."""
+    from flows.runs import read_records, read_run_sweep
+    from infra.tracking import Tracker, tracking_uri
+    from tasks.publish import publish_missing
+    from tasks.reporting import write_report
+
+    uri = tracking_uri()
+    if uri is None:
+        _mistake("no MLflow: set MLFLOW_TRACKING_URI, or run `eagle3-sweep up`")
+    folder = _find_run(sweep, run_number)
+    tracker = Tracker(uri, note=say)
+    left = publish_missing(folder, tracker, say)
+    report = write_report(folder, read_run_sweep(folder), read_records(folder), tracker, say)
+    say(f"{folder.id}: {tracker.chart_link(report.sweep)}")
+    if left:
+        raise typer.Exit(1)
+
+
+@app.command()
+def clean(sweep: SweepName) -> None:
+    """End what an interrupted run left on its hosts, and record it as interrupted."""
+    from flows.aftermath import clean_up_run
+
+    clean_up_run(_find_run(sweep, None), say)
+
+
+@app.command()
+def up(
+    rehearsal: Annotated[bool, typer.Option(help="also the pretend GPU host")] = True,
+) -> None:
+    """Start Prefect, MLflow and a worker on this machine, deploy prefect.yaml; twice is once."""
+    from flows import services
+
+    found = services.up(say, rehearsal=rehearsal)
+    say(f"Prefect  {found.prefect_ui}\nMLflow   {found.mlflow}")
+    say("For `prefect` and `mlflow` in this shell:")
+    for line in services.shell_lines(found):
+        say(f"  {line}")
+
+
+@app.command()
+def down() -> None:
+    """Stop what `up` started, and nothing else."""
+    from flows import services
+
+    services.down(say)
+
+
+@app.command()
+def demo() -> None:
+    """Everything up, the rehearsal sweep through Prefect, its verdict, and where to look."""
+    from flows import services
+    from infra.tracking import Tracker
+
+    found = services.up(say)
+    say("\n$ prefect deployment run eagle3-sweep/eagle3-sweep --watch")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "prefect",
+            "deployment",
+            "run",
+            "eagle3-sweep/eagle3-sweep",
+            "--watch",
+        ],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **found.env},
+    )
+    os.environ.update(found.env)
+    compare("rehearsal")
+    say(f"\nPrefect  {found.prefect_ui}\nMLflow   {Tracker(found.mlflow).chart_link('rehearsal')}")
+    raise typer.Exit(done.returncode)
+
+
+class Progress:
+    """One line of progress that is rewritten, or plain lines where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._tty = sys.stderr.isatty()
+        self._last = ""
+
+    def show(self, text: str) -> None:
+        """Replaces the progress line."""
+        if text == self._last:
+            return
+        self._last = text
+        if self._tty:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns
+            sys.stderr.write(f"\r\x1b[2K{text[: width - 1]}")
+            sys.stderr.flush()
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+        self.clear()
+        say(text)
+
+    def clear(self) -> None:
+        """Takes the progress line away."""
+        if self._tty and self._last:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+        self._last = ""
+
+
+def say(text: str) -> None:
+    """A line to the user."""
+    console.print(text, markup=False)
+
+
+def _find_run(sweep: str, number: int | None) -> RunFolder:
+    name = Path(sweep).name.split(".")[0]
+    store = Store(runs_folder())
+    runs = store.runs(name)
+    if number is not None:
+        runs = [folder for folder in runs if int(folder.path.name) == number]
+    if not runs:
+        _mistake(f"no run of {name} in {store.root}: `eagle3-sweep run {name}` makes one")
+    return runs[-1]
+
+
+def _stop(_number: int, _frame: object) -> NoReturn:
+    raise Stopped
+
+
+def _mistake(text: str) -> NoReturn:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+    raise typer.Exit(2)
+
+
+def main() -> None:
+    """Runs the command line; a user's mistake or the world's fault prints no traceback."""
+    error_console = Console(stderr=True, highlight=False, soft_wrap=True)
+    code: int
+    try:
+        app()
+    except ConfigError as error:
+        error_console.print(str(error), markup=False)
+        code = 2
+    except (WorldError, StageFailedError) as error:
+        error_console.print(str(error), markup=False)
+        code = 1
+    except (KeyboardInterrupt, Stopped):
+        error_console.print("stopped; the trial in flight was torn down", markup=False)
+        code = 130
+    else:
+        return
+    raise SystemExit(code)

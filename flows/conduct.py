@@ -1,0 +1,210 @@
+"""A sweep from its plan to its report, one trial after another; knows neither Prefect nor MLflow.
+
+What is done already is skipped by fingerprint; what was interrupted is recorded as such and run
+again as another attempt. The run folder is the truth; MLflow is written along the way, and if it
+is down the night goes on.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from flows.run_trial import Orders, run_trial
+from flows.runs import read_records
+from flows.skips import Skip, reconcile, why_skip
+from infra.masking import Mask
+from infra.store import TrialFolder, write_value
+from infra.tracking import TrackingDown
+from tasks.launch import read_secrets
+from tasks.prepare import claim, survey
+from tasks.publish import publish_missing, publish_trial
+from tasks.record_trial import bare_record, fingerprint
+from tasks.reporting import write_report
+from tasks.site import Site
+from tasks.tear_down import let_go
+from tasks.texts import fetch_template, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from configs.host import Host
+    from configs.plan import Trial
+    from flows.question import Question
+    from flows.stages import Runner
+    from infra.host_agent import HostAgent
+    from infra.store import RunFolder
+    from infra.tracking import Tracker
+    from tasks.drive import Text
+    from tasks.prepare import Survey
+    from tasks.record import TrialRecord
+    from tasks.reporting import Report
+
+_ATTEMPTS = 2  # a failure that says of itself that once more may help gets one more
+
+
+class Hands(NamedTuple):
+    """What a conductor works with; each is replaceable."""
+
+    connect: Callable[[Host], HostAgent]
+    runner: Callable[[str], Runner]
+    """Trial id -> the runner of its stages."""
+    tracker: Tracker | None
+    say: Callable[[str], None]
+
+
+class Outcome(NamedTuple):
+    """What became of a sweep."""
+
+    run: RunFolder
+    records: tuple[TrialRecord, ...]
+    skipped: tuple[Skip, ...]
+    report: Report
+    unpublished: int
+    """Attempts that MLflow does not have."""
+
+    def counts(self) -> Counts:
+        """How many trials came to which end."""
+        return Counts(*(sum(r.status == name for r in self.records) for name in Counts._fields))
+
+
+class Counts(NamedTuple):
+    """How many trials came to which end."""
+
+    ok: int
+    suspect: int
+    failed: int
+    skipped: int
+
+    def text(self) -> str:
+        """In words, without zeros."""
+        said = [f"{number} {name}" for name, number in self._asdict().items() if number]
+        return ", ".join(said) or "no trials"
+
+
+class _Ground(NamedTuple):
+    """One host, as this run found it."""
+
+    host: Host
+    agent: HostAgent
+    survey: Survey
+    texts: Mapping[str, Mapping[int, list[Text]]]
+
+
+class Conductor:
+    """Runs what is missing of one sweep."""
+
+    def __init__(self, question: Question, run: RunFolder, hands: Hands) -> None:
+        self._question = question
+        self._run = run
+        self._hands = hands
+        self._secrets = {
+            name: read_secrets(question.sweep, host) for name, host in question.hosts.items()
+        }
+        self._grounds: dict[str, _Ground] = {}
+
+    def conduct(self) -> Outcome:
+        """Runs the plan, then compares and reports all of it.
+
+        Raises:
+            StageFailedError: A host is held by another sweep, or cannot be surveyed.
+        """
+        run, hands, plan = self._run, self._hands, self._question.plan
+        hands.say(f"run {run.id}: {len(plan.trials)} trials, folder {run.path}")
+        for text in reconcile(run):
+            hands.say(text)
+        try:
+            skips = [skip for trial in plan.trials if (skip := self._one(trial)) is not None]
+        finally:
+            for ground in self._grounds.values():
+                ground.agent.close()
+        unpublished = publish_missing(run, hands.tracker, hands.say) if hands.tracker else 0
+        records = read_records(run)
+        report = write_report(run, self._question.sweep, records, hands.tracker, hands.say)
+        return Outcome(run, tuple(records), tuple(skips), report, unpublished)
+
+    def _one(self, trial: Trial) -> Skip | None:
+        """One trial with its attempts; or why it is not run."""
+        ground = self._grounds.get(trial.host) or self._arrive(trial)
+        wanted = fingerprint(trial, ground.survey)
+        skip = why_skip(trial, wanted, read_records(self._run))
+        if skip is not None:
+            self._hands.say(f"{trial.id}: skipped: {skip.reason}")
+            if skip.leaves_record:
+                self._record_skip(trial, ground, skip)
+            return skip
+        for _number in range(_ATTEMPTS):
+            record = self._attempt(trial, ground)
+            if record.failure is None or record.failure.retry != "same_once":
+                break
+        return None
+
+    def _arrive(self, trial: Trial) -> _Ground:
+        """Asks the host what it is, and renders the prompts with its model's template."""
+        question, hands = self._question, self._hands
+        host = question.hosts[trial.host]
+        agent = hands.connect(host)
+        runner = hands.runner("arrival")
+        site = self._site(trial, agent, runner, None)
+        claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
+        agent.make_folder(site.folder)
+        found, _raw = survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+        texts = texts_of(question.sweep, question.sets, fetch_template(site))
+        let_go(site)
+        known = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+        hands.say(f"host {host.name}: {known}")
+        ground = _Ground(host, agent, found, texts)
+        self._grounds[trial.host] = ground
+        return ground
+
+    def _attempt(self, trial: Trial, ground: _Ground) -> TrialRecord:
+        hands, run = self._hands, self._run
+        runner = hands.runner(trial.id)
+        keep = run.next_attempt(trial.id)
+        site = self._site(trial, ground.agent, runner, keep)
+        secrets = self._secrets[trial.host]
+        orders = Orders(self._question.patches, ground.texts, secrets, run.id)
+        record = run_trial(site, orders, runner)
+        failure = record.failure
+        detail = f" ({failure.stage}: {failure.failure_class})" if failure else ""
+        hands.say(f"{trial.id}: {record.status}{detail}")
+        if hands.tracker is not None:
+            self._publish(keep, hands.tracker, runner)
+        return record
+
+    def _publish(self, keep: TrialFolder, tracker: Tracker, runner: Runner) -> None:
+        try:
+            runner.run("publish", lambda: publish_trial(keep, tracker))
+        except TrackingDown as error:
+            self._hands.say(f"{keep.path.name} is not in MLflow yet: {error}")
+
+    def _record_skip(self, trial: Trial, ground: _Ground, skip: Skip) -> None:
+        keep = self._run.next_attempt(trial.id)
+        record = bare_record(
+            self._question.sweep, trial, self._run.id, keep.attempt, datetime.now(UTC)
+        )
+        host = ground.host
+        update = {
+            "notes": (skip.reason,),
+            "host_class": host.host_class,
+            "rehearsal": host.rehearsal,
+            "fingerprint": fingerprint(trial, ground.survey),
+        }
+        write_value(keep.record, record.model_copy(update=update))
+
+    def _site(
+        self, trial: Trial, agent: HostAgent, runner: Runner, keep: TrialFolder | None
+    ) -> Site:
+        host = self._question.hosts[trial.host]
+        folder = keep or TrialFolder(self._run.path / "arrival")
+        return Site(
+            agent=agent,
+            host=host,
+            sweep=self._question.sweep,
+            trial=trial,
+            holder=self._run.holder,
+            marker=self._run.marker(folder),
+            keep=folder,
+            mask=Mask(self._secrets[trial.host].values),
+            say=runner.say,
+        )

@@ -1,0 +1,120 @@
+"""Stages as Prefect tasks: the same policy, each a row of the same name in Prefect's UI."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from prefect import task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+from prefect.states import Failed
+
+from flows.stages import PASSING, policy_of, timed
+from tasks.site import StageFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from prefect.client.schemas.objects import State
+
+    from tasks.record import StageTime
+
+T = TypeVar("T")
+
+_QUIET_S = 2.0  # a log line costs the API 1.5 ms, and nobody reads a hundred of them
+
+
+@dataclass
+class _Box(Generic[T]):
+    """What a task's body left; a task hands a state back, not these."""
+
+    result: list[T] = field(default_factory=list)
+    failed: StageFailedError | None = None
+
+
+class PrefectRunner:
+    """Runs stages as tasks, in the main thread: a submitted task could not be cancelled.
+
+    Nothing is cached or persisted (a stage works on a host), and the live hand on the host never
+    crosses the task's boundary: the task has no parameters.
+    """
+
+    def __init__(self, trial: str) -> None:
+        self.times: list[StageTime] = []
+        self._trial = trial
+        self._stage = ""
+        self._said = ("", 0.0)
+        self._bar: UUID | None = None
+
+    def run(self, name: str, work: Callable[[], T]) -> T:
+        """See flows.stages.Runner."""
+        self._stage = name
+        policy = policy_of(name)
+        box = _Box[T]()
+
+        def body() -> State[Any] | None:
+            try:
+                box.result.append(work())
+            except StageFailedError as error:
+                # A known failure is a result: shown in red with its words, without a traceback.
+                box.failed = error
+                return Failed(message=str(error)[:1000])
+            return None
+
+        stage = task(
+            name=name,
+            task_run_name=f"{name} {self._trial}",
+            retries=policy.retries,
+            retry_delay_seconds=policy.pause_s,
+            retry_condition_fn=_passing,
+            cache_policy=NO_CACHE,
+            persist_result=False,
+        )(body)
+        return timed(self.times, name, lambda: self._call(stage, box))
+
+    def _call(self, stage: Callable[[], Any], box: _Box[T]) -> T:
+        try:
+            stage()
+        except Exception:
+            if box.failed is not None:
+                raise box.failed from None
+            raise
+        return box.result[0]
+
+    def say(self, text: str) -> None:
+        """Logs what changed, at most every two seconds; the engine's start is a progress bar."""
+        percent = _percent(text)
+        if percent is not None and self._stage == "wait_ready":
+            self._show(text, percent)
+        last, at = self._said
+        if text == last or time.monotonic() - at < _QUIET_S:
+            return
+        self._said = (text, time.monotonic())
+        get_run_logger().info("%s %s: %s", self._trial, self._stage, text)
+
+    def _show(self, text: str, percent: float) -> None:
+        """Progress of the model's load as a Prefect artifact."""
+        if time.monotonic() - self._said[1] < _QUIET_S:
+            return
+        description = f"{self._trial}: {text}"
+        if self._bar is None:
+            made = create_progress_artifact(progress=percent, key="start", description=description)
+            self._bar = made if not hasattr(made, "__await__") else None
+        else:
+            update_progress_artifact(self._bar, progress=percent, description=description)
+
+
+def _passing(_task: object, _run: object, state: Any) -> bool:
+    """Whether a failed stage may be tried again: the world's passing faults alone."""
+    return isinstance(state.result(raise_on_failure=False), PASSING)
+
+
+def _percent(text: str) -> float | None:
+    words = text.split()
+    if len(words) > 1 and words[-1] == "%" and words[-2].isdigit():
+        return float(words[-2])
+    return None

@@ -1,0 +1,71 @@
+"""Everything that a sweep names, read and checked before anything is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from configs.plan import Plan, duplicate_intents, hash_of, make_plan
+from configs.problems import ConfigError, Problem
+from configs.read import check_sweep, read_host, read_patch, read_sweep
+from configs.rules import warnings
+from tasks.texts import identities, read_sets
+
+if TYPE_CHECKING:
+    from configs.host import Host
+    from configs.patch import Patch
+    from configs.sweep import Sweep
+    from tasks.prompts import Prompt
+
+
+class Question(NamedTuple):
+    """A sweep with everything it names."""
+
+    sweep: Sweep
+    hosts: dict[str, Host]
+    patches: tuple[Patch, ...]
+    sets: dict[str, tuple[Prompt, ...]]
+    plan: Plan
+    warnings: tuple[str, ...]
+
+
+def pose(sweep: Sweep | str, host: str | None = None) -> Question:
+    """Reads what a sweep names and makes its plan.
+
+    Args:
+        sweep: A sweep, or the name or path of its file.
+        host: Another host than the sweep's own.
+
+    Raises:
+        ConfigError: Everything that is wrong, at once per file.
+    """
+    asked = read_sweep(sweep) if isinstance(sweep, str) else sweep
+    file = sweep if isinstance(sweep, str) else f"sweep {asked.name}"
+    if host is not None:
+        asked = asked.model_copy(update={"hosts": (read_host(host).name,)})
+    problems: list[Problem] = []
+    hosts: dict[str, Host] = {}
+    for name in asked.hosts:
+        try:
+            hosts[name] = read_host(host or name)
+            check_sweep(asked, hosts[name], file)
+        except ConfigError as error:
+            problems += [p for p in error.problems if p not in problems]
+    patches: list[Patch] = []
+    for name in asked.patches:
+        try:
+            patches.append(read_patch(name))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    sets = read_sets(asked)
+    contents = identities(sets) | {
+        f"patch:{patch.name}": hash_of(patch.model_dump(mode="json")) for patch in patches
+    }
+    plan = make_plan(asked, contents)
+    said = [f"{w.where}: {w.message}" for w in warnings(asked)]
+    said += [
+        f"{a} and {b} ask for exactly the same: their difference is noise"
+        for a, b in duplicate_intents(plan.trials)
+    ]
+    return Question(asked, hosts, tuple(patches), sets, plan, tuple(said))

@@ -1,0 +1,125 @@
+"""The flow `eagle3-sweep`: a sweep as a Prefect run, and what happens when it is cut off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from prefect import flow
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.client.orchestration import get_client
+from prefect.concurrency.sync import concurrency
+from prefect.context import FlowRunContext
+from prefect.logging import get_run_logger
+from prefect.states import Completed, Failed
+
+from configs.sweep import Sweep  # noqa: TC001 - Prefect reads the annotation for its form
+from flows.aftermath import clean_up_after
+from flows.conduct import Conductor, Hands, Outcome
+from flows.prefect_stages import PrefectRunner
+from flows.question import pose
+from flows.runs import open_run
+from infra.connect import connect
+from infra.places import runs_folder
+from infra.store import Store
+from infra.tracking import Tracker, tracking_uri
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+_SLOT_LEASE_S = 300.0
+_SLOT_WAIT_S = 24 * 3600.0
+
+
+def host_slot(host: str) -> str:
+    """The name of a host's global concurrency limit: one host, one sweep."""
+    return f"host-{host}"
+
+
+def after_the_end(flow: Any, flow_run: Any, state: Any) -> None:  # noqa: ARG001 - Prefect's names
+    """Cancelled or crashed: nothing stays on the host, and what was cut off is recorded.
+
+    Prefect runs this in another process, seconds later, even after SIGKILL; so it finds everything
+    from the run's id and the run folder.
+    """
+    clean_up_after(str(flow_run.id), print)
+
+
+@flow(
+    name="eagle3-sweep",
+    description="Does EAGLE-3 pay? Runs a sweep's trials on its hosts and reports the verdict.",
+    flow_run_name="{sweep}",
+    on_cancellation=[cast("Any", after_the_end)],
+    on_crashed=[cast("Any", after_the_end)],
+    persist_result=False,
+    validate_parameters=True,
+)
+def eagle3_sweep(
+    sweep: str = "rehearsal",
+    definition: Sweep | None = None,
+    host: str | None = None,
+    fresh: bool = False,
+) -> State[Any]:
+    """Runs what is missing of a sweep, compares, reports.
+
+    Args:
+        sweep: Name of a file in configs/sweeps, or a path.
+        definition: A whole sweep, instead of a file.
+        host: Another host than the sweep's own (name of a file in configs/hosts).
+        fresh: Run everything again, instead of going on with the latest run.
+    """
+    log = get_run_logger()
+    question = pose(definition if definition is not None else sweep, host)
+    for warning in question.warnings:
+        log.warning(warning)
+    context = FlowRunContext.get()
+    flow_run = str(context.flow_run.id) if context and context.flow_run else None
+    slots = [host_slot(name) for name in question.hosts]
+    _make_slots(slots)
+    uri = tracking_uri()
+    tracker = Tracker(uri, note=log.info) if uri else None
+    with (
+        concurrency(
+            slots,
+            occupy=1,
+            strict=True,
+            lease_duration=_SLOT_LEASE_S,
+            timeout_seconds=_SLOT_WAIT_S,
+        ),
+        open_run(Store(runs_folder()), question, fresh=fresh, flow_run=flow_run) as run,
+    ):
+        hands = Hands(
+            connect=lambda spec: connect(spec, note=log.warning),
+            runner=PrefectRunner,
+            tracker=tracker,
+            say=log.info,
+        )
+        outcome = Conductor(question, run, hands).conduct()
+    _show(outcome, tracker)
+    return verdict_state(outcome)
+
+
+def verdict_state(outcome: Outcome) -> State[Any]:
+    """How the run ends in Prefect: it completes if anything could be measured, and says so."""
+    counts = outcome.counts()
+    message = f"{outcome.report.sentence} ({counts.text()})"
+    if counts.ok + counts.suspect == 0:
+        return Failed(message=f"no trial could be measured ({counts.text()})")
+    if counts.failed:
+        return Completed(name="Partial", message=message)
+    return Completed(message=message)
+
+
+def _make_slots(names: list[str]) -> None:
+    """One slot per host, made if it is missing: a missing one would mean no limit at all."""
+    with get_client(sync_client=True) as client:
+        for name in names:
+            client.upsert_global_concurrency_limit_by_name(name, 1)
+
+
+def _show(outcome: Outcome, tracker: Tracker | None) -> None:
+    create_markdown_artifact(
+        key="eagle3-report", markdown=outcome.report.markdown, description=outcome.report.sentence
+    )
+    link = tracker.chart_link(outcome.report.sweep) if tracker else ""
+    if link:
+        create_link_artifact(key="mlflow", link=link, link_text="Compare in MLflow")

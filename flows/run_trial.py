@@ -1,0 +1,229 @@
+"""One trial, from claim to publish: the list of its stages, and its record whatever happens."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from configs.speculation import Off
+from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
+from infra.store import DiskFull, write_json, write_text
+from tasks.drafter_host import check_drafter
+from tasks.drive import Probed, Server, probe_level, warm_up
+from tasks.follow import Follower
+from tasks.launch import Handle, launch
+from tasks.patch_host import clear_pycache, patch
+from tasks.prepare import Survey, claim, clean_gpus, survey
+from tasks.record_trial import Seen, build_record
+from tasks.site import Site, StageFailedError, failed
+from tasks.tear_down import let_go, tear_down
+from tasks.wait_ready import Ready, verify, wait_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from configs.patch import Patch
+    from configs.probe import Stream
+    from flows.stages import Runner
+    from tasks.drive import Text
+    from tasks.launch import Secrets
+    from tasks.record import Failure, PatchOutcome, TrialRecord
+    from tasks.server_info import ServerInfo
+
+# A cancelled flow has thirty seconds before SIGKILL (Prefect, not a setting); the engine's end
+# must fit into it.
+_HURRY_GRACE_S = 3.0
+
+
+class Orders(NamedTuple):
+    """What a trial needs besides its site."""
+
+    patches: tuple[Patch, ...]
+    texts: Mapping[str, Mapping[int, list[Text]]]
+    secrets: Secrets
+    sweep_run: str
+
+
+@dataclass
+class Progress:
+    """What is known of a trial so far; it grows stage by stage."""
+
+    stage: str = "claim"
+    survey: Survey | None = None
+    patches: tuple[PatchOutcome, ...] = ()
+    handle: Handle | None = None
+    follower: Follower | None = None
+    ready: Ready | None = None
+    info: ServerInfo | None = None
+    effective: dict[str, str] = field(default_factory=dict)
+    probed: list[Probed] = field(default_factory=list)
+    failure: Failure | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
+    """Runs all stages; always tears down, always leaves a record in the attempt's folder.
+
+    A known failure ends in a record and is no exception; anything that is not foreseen ends in a
+    record too, and then goes on up, as does a cancellation.
+    """
+    progress = Progress()
+    began = _now()
+    try:
+        _stages(site, orders, runner, progress)
+    except StageFailedError as error:
+        progress.failure = error.failure
+    except WorldError as error:
+        progress.failure = _of_world(progress.stage, error)
+    except Exception as error:
+        progress.failure = failed(
+            progress.stage, "unknown_exception", f"{type(error).__name__}: {error}"
+        ).failure
+        raise
+    except BaseException:
+        progress.failure = failed(progress.stage, "cancelled").failure
+        _end(site, runner, progress, hurry=True)
+        raise
+    finally:
+        if progress.failure is None or progress.failure.failure_class != "cancelled":
+            _end(site, runner, progress, hurry=False)
+        record = _record(site, orders, runner, progress, began)
+    return record
+
+
+def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> None:
+    """The order of a trial. Reading it is reading what a trial does."""
+
+    def stage(name: str) -> str:
+        progress.stage = name.split(":", maxsplit=1)[0]
+        return name
+
+    sweep = site.sweep
+    runner.run(
+        stage("claim"),
+        lambda: claim(site.agent, site.holder, site.marker, sweep.patience.claim_s),
+    )
+    site.agent.make_folder(site.folder)
+    found, raw = runner.run(stage("survey"), lambda: survey(site))
+    progress.survey = found
+    write_json(site.keep.path / "facts.json", raw)
+    runner.run(stage("clean_gpus"), lambda: clean_gpus(site, found, raw))
+    progress.patches = runner.run(stage("patch"), lambda: patch(site, orders.patches))
+    runner.run(stage("clear_pycache"), lambda: clear_pycache(site, progress.patches))
+    runner.run(stage("check_drafter"), lambda: check_drafter(site, found))
+    progress.follower = follower = Follower(site)
+    progress.handle = handle = runner.run(stage("launch"), lambda: launch(site, orders.secrets))
+    progress.ready = runner.run(stage("wait_ready"), lambda: wait_ready(site, follower, handle))
+    progress.info, progress.effective = runner.run(
+        stage("verify"), lambda: verify(site, follower, handle)
+    )
+    server = Server(site, follower, handle, _headers(orders.secrets))
+    loads = {name: (probe, _most(orders.texts[name])) for name, probe in sweep.probes.items()}
+    runner.run(stage("warm_up"), lambda: warm_up(server, loads))
+    for name, probe in sweep.probes.items():
+        ladder = functools.partial(_climb, server, name, probe, orders.texts[name], progress)
+        runner.run(stage(f"probe:{name}"), ladder)
+
+
+def _climb(
+    server: Server,
+    name: str,
+    probe: Stream,
+    texts: Mapping[int, list[Text]],
+    progress: Progress,
+) -> str:
+    """One probe, one concurrency after another; what is done stays known if a later one fails."""
+    for level in probe.concurrency:
+        progress.probed.append(probe_level(server, name, probe, texts[level], level))
+    return f"{len(probe.concurrency)} levels"
+
+
+def _most(texts: Mapping[int, list[Text]]) -> list[Text]:
+    return texts[max(texts)]
+
+
+def _headers(secrets: Secrets) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
+
+
+def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None:
+    """Tears down; its own failure is the trial's only where there is none yet."""
+    grace = _HURRY_GRACE_S if hurry else None
+    try:
+        runner.run(
+            "tear_down",
+            lambda: tear_down(site, progress.handle, progress.patches, grace_s=grace),
+        )
+        let_go(site)
+    except StageFailedError as error:
+        _also(progress, error.failure)
+    except WorldError as error:
+        _also(progress, _of_world("tear_down", error))
+    if progress.follower is not None:
+        progress.follower.finish()
+
+
+def _also(progress: Progress, failure: Failure) -> None:
+    if progress.failure is None:
+        progress.failure = failure
+    else:
+        progress.notes.append(f"then tear_down: {failure.failure_class}: {failure.message}")
+
+
+def _of_world(stage: str, error: WorldError) -> Failure:
+    """The world's fault as a class of the table."""
+    match error:
+        case HostRebooted():
+            name = "host_rebooted"
+        case DiskFull():
+            name = "disk_full"
+        case AgentRefusal(error="disk_full"):
+            name = "disk_full"
+        case ContactLost() | HostRefused():
+            name = "ssh_lost"
+        case _:
+            name = "unknown_exception"
+    return failed(stage, name, f"{type(error).__name__}: {error}").failure
+
+
+def _record(
+    site: Site, orders: Orders, runner: Runner, progress: Progress, began: datetime
+) -> TrialRecord:
+    start = progress.follower.start.facts() if progress.follower else None
+    speculating = not isinstance(site.sweep.arms[site.trial.arm].speculation, Off)
+    seen = Seen(
+        survey=progress.survey,
+        start=start,
+        info=progress.info,
+        effective=progress.effective,
+        patches=progress.patches,
+        probed=tuple(progress.probed),
+        failure=progress.failure,
+        speculating=speculating,
+        notes=(*progress.notes, *(progress.ready.notes if progress.ready else ())),
+        sweep_run=orders.sweep_run,
+        times=tuple(runner.times),
+        began=began,
+        ended=_now(),
+    )
+    record = build_record(site, orders.secrets, seen)
+    for outcome in progress.patches:
+        if outcome.diff:
+            write_text(site.keep.path / f"{outcome.name}.diff", outcome.diff)
+    write_text(site.keep.path / "command.txt", site.mask.text(_shell_line(record)) + "\n")
+    write_json(site.keep.path / "environment.json", record.environment)
+    # Last: where record.json stands, the attempt has come to an end.
+    write_text(site.keep.record, record.model_dump_json(indent=1) + "\n")
+    return record
+
+
+def _shell_line(record: TrialRecord) -> str:
+    words = [f"{name}={shlex.quote(value)}" for name, value in record.environment.items()]
+    return " ".join([*words, shlex.join(record.command)])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,81 @@
+"""The run folder of a sweep, as flows use it: which one to go on with, what is in it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from configs.plan import Plan
+from configs.sweep import Sweep
+from infra.store import read_json, write_json, write_value
+from tasks.record import TrialRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flows.question import Question
+    from infra.store import RunFolder, Store
+
+
+@contextmanager
+def open_run(
+    store: Store, question: Question, *, fresh: bool = False, flow_run: str | None = None
+) -> Iterator[RunFolder]:
+    """The run folder to go on with, held: the latest of this very plan, or a new one.
+
+    Args:
+        store: All run folders.
+        question: The sweep with everything it names.
+        fresh: Forget earlier runs of this plan.
+        flow_run: Id of the Prefect flow run; its hooks find the folder by it.
+
+    Raises:
+        RunHeld: Another process works on this run.
+    """
+    plan = question.plan
+    run = None if fresh else store.latest(plan.sweep, plan.digest)
+    if run is None:
+        run = store.new_run(plan.sweep)
+        write_value(run.path / "sweep.json", question.sweep)
+        write_value(run.path / "plan.json", plan)
+    with run.alone():
+        known = read_json(run.path / "run.json")
+        write_json(
+            run.path / "run.json",
+            {
+                "id": run.id,
+                "uid": known.get("uid") or secrets.token_hex(4),
+                "flow_runs": [*known.get("flow_runs", []), *([flow_run] if flow_run else [])],
+                "pid": os.getpid(),
+                "hosts": {
+                    name: host.model_dump(mode="json") for name, host in question.hosts.items()
+                },
+            },
+        )
+        yield run
+
+
+def read_records(run: RunFolder) -> list[TrialRecord]:
+    """The last finished attempt of every trial, in the order of the plan."""
+    found = [TrialRecord.model_validate_json(raw) for raw in run.records().values()]
+    return sorted(found, key=lambda record: record.order)
+
+
+def read_run_plan(run: RunFolder) -> Plan:
+    """The plan of a run."""
+    return Plan.model_validate_json((run.path / "plan.json").read_bytes())
+
+
+def read_run_sweep(run: RunFolder) -> Sweep:
+    """The sweep of a run, as it was then."""
+    return Sweep.model_validate_json((run.path / "sweep.json").read_bytes())
+
+
+def of_flow_run(store: Store, flow_run: str) -> RunFolder | None:
+    """The run folder that a Prefect flow run worked on."""
+    for folder in store.all_runs():
+        if flow_run in read_json(folder.path / "run.json").get("flow_runs", []):
+            return folder
+    return None

@@ -1,0 +1,100 @@
+"""What need not be run again, and what an interrupted run left unrecorded."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from flows.runs import read_run_plan, read_run_sweep
+from infra.store import write_value
+from tasks.record_trial import bare_record
+from tasks.site import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from configs.plan import Trial
+    from infra.store import RunFolder
+    from tasks.record import TrialRecord
+
+# Failures that say nothing of the setting: the trial is run again when the sweep is.
+_PASSING = {
+    "cancelled",
+    "ssh_lost",
+    "host_rebooted",
+    "lease_expired",
+    "host_claimed",
+    "disk_full",
+    "unknown_exception",
+    "tracking_down",
+}
+
+
+class Skip(NamedTuple):
+    """Why a trial is not run."""
+
+    trial: str
+    reason: str
+    leaves_record: bool
+    """Whether the skip itself goes on record (the trial has none)."""
+
+
+def why_skip(trial: Trial, wanted: str, records: Sequence[TrialRecord]) -> Skip | None:
+    """Whether a trial need not be run.
+
+    Args:
+        trial: The trial.
+        wanted: Its fingerprint now, with the host as it is.
+        records: The last finished attempts of this run.
+    """
+    for record in records:
+        if record.trial == trial.id and record.fingerprint == wanted and _final(record):
+            return Skip(trial.id, f"done already ({record.status}), same fingerprint", False)
+    for record in records:
+        # A setting that cannot start will not start in the next block either.
+        failure = record.failure
+        if (
+            failure is not None
+            and record.trial != trial.id
+            and record.fingerprint == wanted
+            and failure.retry in {"no", "after_change"}
+            and failure.failure_class not in _PASSING
+        ):
+            return Skip(
+                trial.id,
+                f"this setting failed in block {record.block}: {failure.failure_class}",
+                True,
+            )
+    return None
+
+
+def _final(record: TrialRecord) -> bool:
+    """Whether a record stands as the trial's result when the sweep is run again."""
+    if record.status == "skipped":
+        return False
+    failure = record.failure
+    if failure is None:
+        return True
+    return failure.failure_class not in _PASSING and failure.retry in {"no", "after_change"}
+
+
+def reconcile(run: RunFolder) -> Iterator[str]:
+    """Records attempts that ended without a record: their process was killed.
+
+    Yields:
+        One sentence for each.
+    """
+    plan = {trial.id: trial for trial in read_run_plan(run).trials}
+    sweep = read_run_sweep(run)
+    for folder in run.trials():
+        trial = plan.get(folder.trial)
+        if folder.finished or trial is None:
+            continue
+        failure = failed(
+            "unknown", "cancelled", "the process that ran this attempt was killed"
+        ).failure
+        record = bare_record(sweep, trial, run.id, folder.attempt, datetime.now(UTC))
+        write_value(
+            folder.record, record.model_copy(update={"status": "failed", "failure": failure})
+        )
+        yield f"{folder.path.name} was interrupted: recorded, will run again"

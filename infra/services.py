@@ -1,0 +1,200 @@
+"""Starts and stops what runs beside a sweep on one machine: Prefect, MLflow, a worker, the rehearsal.
+
+Every service is a process of its own session with a state file (pid, start time, port, command);
+it is recognised by pid and start time, never by name, and only what was started here is stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from infra.errors import WorldError
+from infra.places import state_folder
+from infra.store import read_json, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+LOOPBACK = "127.0.0.1"
+_START_S = 180.0
+
+# In one place: no telemetry, leases that survive a server restart, one MLflow process and not
+# fourteen (3.2 GB), no ghost servers. Measured with prefect 3.9.1 and mlflow 3.17.2.
+QUIET = {
+    "DO_NOT_TRACK": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
+    "PREFECT_CLI_PROMPT": "false",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+        "prefect.server.concurrency.lease_storage.filesystem"
+    ),
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+}
+
+
+class ServiceDown(WorldError):
+    """A service did not come up; the message ends with where its log is."""
+
+
+class Service(NamedTuple):
+    """One process to run."""
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    port: int | None
+    ready: Callable[[], bool]
+
+
+def service_file(name: str) -> Path:
+    """The state file of a service."""
+    return state_folder() / "services" / f"{name}.json"
+
+
+def running(name: str) -> dict[str, Any] | None:
+    """The state of a service that lives, by pid and start time; None where there is none."""
+    known = read_json(service_file(name))
+    if known and _start_ticks(known["pid"]) == known["start_ticks"]:
+        return known
+    return None
+
+
+def ensure(service: Service, say: Callable[[str], None]) -> bool:
+    """Starts a service unless it runs; waits until it answers. True if it was started now.
+
+    Raises:
+        ServiceDown: It died, or did not answer in time.
+    """
+    log = service_file(service.name).with_suffix(".log")
+    if running(service.name) is not None:
+        if service.ready():
+            say(f"{service.name}: up already")
+            return False
+        stop(service.name, say)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            list(service.argv),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **service.env},
+            start_new_session=True,
+        )
+    write_json(
+        service_file(service.name),
+        {
+            "name": service.name,
+            "pid": process.pid,
+            "start_ticks": _start_ticks(process.pid),
+            "port": service.port,
+            "argv": list(service.argv),
+        },
+    )
+    began = time.monotonic()
+    while not service.ready():
+        if process.poll() is not None:
+            raise ServiceDown(
+                f"{service.name} ended at once (exit {process.returncode}): see {log}"
+            )
+        if time.monotonic() - began > _START_S:
+            raise ServiceDown(f"{service.name} did not answer within {_START_S:g} s: see {log}")
+        time.sleep(0.2)
+    say(f"{service.name}: up in {time.monotonic() - began:.1f} s")
+    return True
+
+
+def stop(name: str, say: Callable[[str], None], *, patience_s: float = 20.0) -> None:
+    """Ends a service that was started here: its session, politely, then for good."""
+    known = running(name)
+    if known is not None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            _signal(known["pid"], number)
+            deadline = time.monotonic() + patience_s
+            while _start_ticks(known["pid"]) == known["start_ticks"]:
+                _collect(known["pid"])
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.05)
+            else:
+                break
+        say(f"{name}: stopped")
+    service_file(name).unlink(missing_ok=True)
+
+
+def free_port(preferred: int) -> int:
+    """The preferred port if nobody listens there, else a free one."""
+    for port in (preferred, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise ServiceDown("no free port on loopback")
+
+
+def port_of(name: str, preferred: int) -> int:
+    """The port of a service that runs, or one to start it on."""
+    known = running(name)
+    return int(known["port"]) if known else free_port(preferred)
+
+
+def answers(url: str) -> bool:
+    """Whether an HTTP server answers 200 there."""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - loopback only
+            return bool(response.status == 200)
+    except (OSError, ValueError):
+        return False
+
+
+def module(*words: str) -> list[str]:
+    """This Python, running a module."""
+    return [sys.executable, "-m", *words]
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _collect(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/<pid>/stat; None for a process that is gone or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def read_ready(path: Path) -> dict[str, Any] | None:
+    """The rehearsal host's address file, if its process lives."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,231 @@
+"""The stages that put traffic on the server: warm_up, and one probe after another."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from configs.speculation import Off, most_drafts
+from configs.values import Value
+from infra.errors import AgentRefusal
+from tasks.failures import failure_of
+from tasks.measure import measure
+from tasks.record import ClientHealth, Measurement
+from tasks.samples import read_rows
+from tasks.site import failed
+from tasks.wait_ready import drive_request, http
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from configs.probe import Stream
+    from tasks.follow import Follower
+    from tasks.launch import Handle
+    from tasks.prompts import Prompt
+    from tasks.site import Site
+
+_MARGIN_S = 30.0
+
+
+class Text(NamedTuple):
+    """One prompt, rendered as the engine gets it."""
+
+    id: str
+    kind: str
+    text: str
+
+
+class Server(NamedTuple):
+    """A server that is up, and who watches it."""
+
+    site: Site
+    follower: Follower
+    handle: Handle
+    headers: dict[str, str]
+
+
+class Load(NamedTuple):
+    """One closed loop: these requests, so many at once."""
+
+    job: str
+    probe: Stream
+    requests: list[dict[str, Any]]
+    concurrency: int
+
+
+class Probed(Value):
+    """What one probe left at one concurrency."""
+
+    measurement: Measurement
+    log: str
+    """What the engine's log said meanwhile (decode lines)."""
+    remarks: tuple[str, ...]
+
+
+def payload(text: str, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
+    """The body of one /generate request."""
+    sampling: dict[str, Any] = {
+        "temperature": probe.sampling.temperature,
+        "max_new_tokens": max_new_tokens or probe.sampling.max_new_tokens,
+    }
+    if probe.sampling.top_p < 1:
+        sampling["top_p"] = probe.sampling.top_p
+    if probe.sampling.ignore_eos:
+        sampling["ignore_eos"] = True
+    return {"text": text, "sampling_params": sampling, "stream": True}
+
+
+def warm_up(server: Server, probes: Mapping[str, tuple[Stream, Sequence[Text]]]) -> str:
+    """Traffic before the first probe, kept apart, at every probe's highest concurrency.
+
+    Two requests per slot by default (pitfalls 14). Filling up and running dry, it passes every
+    smaller batch size too, so that what compiles per size has compiled.
+    """
+    sent = 0
+    for name, (probe, texts) in probes.items():
+        level = max(probe.concurrency)
+        requests = [
+            {
+                "id": f"warm-{index}",
+                "kind": text.kind,
+                "payload": payload(text.text, probe, max_new_tokens=probe.warm_up.max_new_tokens),
+            }
+            for index, text in zip(
+                range(level * probe.warm_up.per_slot), itertools.cycle(texts), strict=False
+            )
+        ]
+        result = _drive(server, Load(f"warm-{name}", probe, requests, level))
+        if result.get("completed", 0) == 0:
+            raise failed("warm_up", "probe_failed", f"no warm-up request of {name} came back")
+        sent += len(requests)
+    return f"{sent} requests"
+
+
+def probe_level(
+    server: Server, name: str, probe: Stream, texts: Sequence[Text], level: int
+) -> Probed:
+    """One probe at one concurrency: flush, drive, fetch, measure.
+
+    Raises:
+        StageFailedError: The engine died (the partial samples are kept), or no request came back.
+    """
+    site, follower = server.site, server.follower
+    if probe.flush:
+        flush_cache(site, server.handle)
+    requests = [
+        {"id": text.id, "kind": text.kind, "payload": payload(text.text, probe)} for text in texts
+    ]
+    job = f"probe-{name}-c{level}"
+    follower.listen()
+    try:
+        result = _drive(server, Load(job, probe, requests, level))
+    finally:
+        raw = _fetch_samples(site, job)
+    heard = follower.heard()
+    reading = read_rows(raw.decode(errors="replace").splitlines(), site.host.time_scale)
+    if not any(sample.error is None for sample in reading.samples):
+        errors = sorted({sample.error or "" for sample in reading.samples})
+        raise failed("probe", "probe_failed", f"{name} c{level}: no request came back: {errors}")
+    speculation = site.sweep.arms[site.trial.arm].speculation
+    measurement = measure(
+        reading.samples,
+        name,
+        level,
+        not isinstance(speculation, Off),
+        _client(result, site.host.time_scale),
+        draft_steps=most_drafts(speculation) or None,
+        requested=len(requests),
+    )
+    return Probed(
+        measurement=measurement,
+        log=heard.decode(errors="replace"),
+        remarks=tuple(reading.notes),
+    )
+
+
+def flush_cache(site: Site, handle: Handle) -> None:
+    """Empties the prefix cache; SGLang answers 400 while requests run, so it is asked again.
+
+    Raises:
+        StageFailedError: The cache could not be emptied within ten seconds.
+    """
+    deadline = time.monotonic() + 10.0
+    while True:
+        try:
+            answer = http(site, handle, "POST", "/flush_cache")
+        except AgentRefusal as refusal:
+            answer = {"status": 0, "body": str(refusal)}
+        if answer["status"] == 200:
+            return
+        if time.monotonic() > deadline:
+            raise failed(
+                "probe", "probe_failed", f"/flush_cache: {answer['status']} {answer['body']}"
+            )
+        time.sleep(0.1)
+
+
+def _drive(server: Server, load: Load) -> dict[str, Any]:
+    """Runs one closed loop on the host and follows it and the engine at once."""
+    site, follower, probe, job = server.site, server.follower, load.probe, load.job
+    request = drive_request(
+        server.handle,
+        load.requests,
+        load.concurrency,
+        timeout_s=probe.request_timeout_s,
+        deadline_s=probe.timeout_s,
+        headers=server.headers,
+    )
+    site.agent.start(site.folder, job, "drive", request, python=site.python)
+    deadline = time.monotonic() + probe.timeout_s + _MARGIN_S
+    while True:
+        followed = follower.poll(job=job)
+        state = followed.poll.job or {}
+        if state.get("result") is None:
+            follower.raise_if_dead(followed.poll, "probe")
+        else:
+            result = dict(state["result"])
+            if not followed.poll.engine_alive:
+                follower.raise_if_dead(followed.poll, "probe")
+            if not result.get("ok"):
+                raise failed("probe", "probe_failed", f"{job}: {result.get('message', result)}")
+            return result
+        if not state.get("alive", True):
+            raise failed("probe", "probe_failed", f"{job} died: {state.get('log_tail', '')[-300:]}")
+        progress = state.get("progress") or {}
+        if progress:
+            site.say(f"{job} {progress.get('done', 0)}/{len(load.requests)} requests")
+        if time.monotonic() > deadline:
+            known = failure_of("hang")
+            raise failed("probe", known.failure, f"{job} did not end in {probe.timeout_s:g} s")
+
+
+def _fetch_samples(site: Site, job: str) -> bytes:
+    """The raw rows, whole or partial; kept before anything is concluded from them."""
+    try:
+        raw = site.agent.get(f"{site.folder}/jobs/{job}/samples.jsonl")
+    except FileNotFoundError:
+        return b""
+    if raw:
+        site.keep.samples(job, site.mask.raw(raw))
+    return raw
+
+
+def _client(result: Mapping[str, Any], time_scale: float) -> ClientHealth | None:
+    """The load client's own health, in the host's time: on a faster host a lag weighs more."""
+    client = result.get("client")
+    if not client:
+        return None
+    lags = ("loop_lag_p50_s", "loop_lag_p99_s", "loop_lag_max_s", "send_delay_p99_s")
+    return ClientHealth(
+        **{name: float(client[name]) * time_scale for name in lags},
+        cpu_s=float(client["cpu_s"]),
+        cpu_share=float(client["cpu_share"]),
+    )
+
+
+def texts_for(prompts: Sequence[Prompt], rendered: Sequence[str]) -> list[Text]:
+    """Prompts with their rendered texts."""
+    return [
+        Text(prompt.id, prompt.kind, text) for prompt, text in zip(prompts, rendered, strict=True)
+    ]

@@ -1,0 +1,136 @@
+"""From a record to its row in MLflow: names, steps and tags as people search for them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tasks.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tasks.record import Measurement, TrialRecord
+
+Point = tuple[str, float | None, int]
+"""(metric, value, step)"""
+
+
+def params_of(record: TrialRecord) -> dict[str, str]:
+    """Flags asked and effective, factor levels, versions, hashes.
+
+    Params are immutable in MLflow: nothing stands here that a second publishing could change.
+    """
+    found = {f"asked.{flag}": value for flag, value in record.asked.items()}
+    found |= {f"eff.{flag}": value for flag, value in record.effective.items()}
+    found |= {f"factor.{factor}": level for factor, level in record.levels.items()}
+    found |= {f"version.{name}": value for name, value in record.versions.items()}
+    found |= {f"must_match.{name}": value for name, value in record.must_match.items()}
+    found |= {f"patch.{patch.name}": patch.action for patch in record.patches}
+    found["command"] = " ".join(record.command)
+    return found
+
+
+def metrics_of(record: TrialRecord) -> list[Point]:
+    """Every figure with step = concurrency, and as a scalar per concurrency.
+
+    MLflow's own chart then draws throughput against concurrency per arm; its tables show the
+    last step alone, so they need the scalars.
+    """
+    points: list[Point] = []
+    for measured in record.measurements:
+        for name, value in _figures(measured):
+            level = measured.concurrency
+            points.append((f"{measured.probe}/{name}", value, level))
+            points.append((f"{measured.probe}/c{level}_{name}", value, 0))
+    points += [(f"start/{name}", value, 0) for name, value in record.start.items()]
+    points += [(f"stages/{time.name}_s", time.seconds, 0) for time in record.stages]
+    return points
+
+
+def _figures(measured: Measurement) -> Iterator[tuple[str, float | None]]:
+    for metric in METRICS:
+        value = getattr(measured, metric.name)
+        if hasattr(value, "p50"):
+            for percentile in ("p50", "p90", "p99"):
+                yield f"{metric.name}_{percentile}", getattr(value, percentile)
+        else:
+            yield metric.name, value
+    yield "full_output_tok_s", measured.full_output_tok_s
+    yield "failed_requests", float(measured.failed)
+    for k, share in enumerate(measured.accept_at_k or (), start=1):
+        yield f"accept_at_{k}", share
+    yield "verify_steps", _number(measured.verify_steps)
+    yield "accepted_drafts", _number(measured.accepted)
+
+
+def _number(value: int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def tags_of(record: TrialRecord) -> dict[str, str]:
+    """What people search for and group by."""
+    failure = record.failure
+    return {
+        "kind": "trial",
+        "sweep": record.sweep,
+        "sweep_run": record.sweep_run,
+        "trial": record.trial,
+        "attempt": str(record.attempt),
+        "arm": record.arm,
+        "setting": setting_name(record),
+        "baseline": str(record.baseline).lower(),
+        "block": str(record.block),
+        "host": record.host,
+        "host_class": record.host_class,
+        "rehearsal": str(record.rehearsal).lower(),
+        "fingerprint": record.fingerprint,
+        "status": record.status,
+        "failure_class": failure.failure_class if failure else "none",
+        "failure_stage": failure.stage if failure else "none",
+        "findings": ",".join(sorted({finding.name for finding in record.findings})) or "none",
+        "mlflow.note.content": describe(record),
+    }
+
+
+def setting_name(record: TrialRecord) -> str:
+    """Arm and levels in one word, for group-by."""
+    return "+".join([record.arm, *record.levels.values()])
+
+
+def describe(record: TrialRecord) -> str:
+    """The run's description in MLflow, as Markdown."""
+    lines = [f"**{record.status}** {setting_name(record)}, block {record.block} on {record.host}"]
+    if record.rehearsal:
+        lines.append("REHEARSAL: the pretend host; no claim about any GPU.")
+    if record.failure:
+        lines.append(
+            f"failed at {record.failure.stage}: `{record.failure.failure_class}`: "
+            f"{record.failure.message}"
+        )
+        lines.append(f"What to do: {record.failure.remedy}")
+    lines += [f"- {f.name} ({f.where}): {f.evidence}; {f.advice}" for f in record.findings]
+    return "\n\n".join(lines)
+
+
+def run_name(record: TrialRecord) -> str:
+    """A name that sorts in the order in which trials ran."""
+    attempt = f".a{record.attempt}" if record.attempt > 1 else ""
+    return f"{record.sweep_run}/{record.order:04d} {record.trial}{attempt}"
+
+
+def run_status(record: TrialRecord) -> str:
+    """MLflow's word for a record's status."""
+    if record.failure is None:
+        return "FINISHED"
+    return "KILLED" if record.failure.failure_class == "cancelled" else "FAILED"
+
+
+def key_of(record: TrialRecord) -> str:
+    """The same attempt is always the same run."""
+    return f"{record.sweep_run}/{record.trial}/a{record.attempt}"
+
+
+def millis(moment: str) -> int:
+    """ISO 8601 to milliseconds since the epoch."""
+    return int(datetime.fromisoformat(moment).timestamp() * 1000)

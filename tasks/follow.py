@@ -1,0 +1,115 @@
+"""Follows a running engine: one poll at a time, its log kept, read and shown as it grows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from configs.speculation import drafter_of
+from tasks.failures import failure_of
+from tasks.site import failed_as
+from tasks.start_log import StartLog
+
+if TYPE_CHECKING:
+    from infra.host_agent import Poll
+    from tasks.failures import Failure
+    from tasks.site import Site
+
+_FIRST_LINES = 12
+
+
+class Followed(NamedTuple):
+    """What one poll brought."""
+
+    poll: Poll
+    grew: bool
+
+
+class Follower:
+    """The engine's log from its first byte on, and whether the engine lives."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.start = StartLog(
+            "sglang",
+            model_path=site.sweep.engine.model,
+            draft_path=drafter_of(site.sweep.arms[site.trial.arm].speculation),
+        )
+        self.last_growth = time.monotonic()
+        self._offset = 0
+        self._seen: str | None = None
+        self._mask = site.mask.stream()
+        self._tap: list[bytes] | None = None
+
+    def poll(self, *, job: str | None = None, timeout_s: float = 1.5) -> Followed:
+        """Waits on the host for the next change, two seconds at most; keeps and reads the log."""
+        poll = self.site.agent.wait(
+            self.site.folder,
+            self._offset,
+            holder=self.site.holder,
+            job=job,
+            seen=self._seen,
+            timeout_s=timeout_s,
+        )
+        self._offset, self._seen = poll.offset, poll.seen
+        if poll.log:
+            self.last_growth = time.monotonic()
+            self._take(poll.log)
+        return Followed(poll, bool(poll.log))
+
+    def listen(self) -> None:
+        """From now on the log's bytes are kept aside too, for `heard`."""
+        self._tap = []
+
+    def heard(self) -> bytes:
+        """What the log said since `listen`."""
+        taken, self._tap = b"".join(self._tap or []), None
+        return taken
+
+    def drain(self) -> None:
+        """Reads what is left of the log of an engine that has ended."""
+        while self.poll(timeout_s=0.0).grew:
+            pass
+
+    def finish(self) -> None:
+        """Lets out the last bytes that the mask holds back."""
+        rest = self._mask.finish()
+        if rest:
+            self.site.keep.append("server.log", rest)
+
+    def raise_if_dead(self, poll: Poll, stage: str) -> None:
+        """Turns the end of the engine into the trial's failure: its first cause, not its echo.
+
+        Raises:
+            StageFailedError: The engine has ended.
+        """
+        state = poll.state or {}
+        if poll.engine_alive or state.get("phase") == "running":
+            return
+        self.drain()
+        facts = self.start.finish(exit_code=state.get("exit_code"))
+        known = facts.failure or failure_of("engine_died", stage=facts.stage)
+        if state.get("end_reason") == "lease_expired":
+            known = failure_of("lease_expired", stage=facts.stage)
+        raise failed_as(stage, known, cause_line(known), self.first_lines(known))
+
+    def first_lines(self, known: Failure) -> tuple[str, ...]:
+        """The evidence that a person wants to see first: the log around the first cause."""
+        kept = (self.site.keep.path / "server.log").read_bytes()[-200_000:]
+        lines = [line for line in kept.decode(errors="replace").splitlines() if line.strip()]
+        root = known.root_line or ""
+        at = next((i for i, line in enumerate(lines) if root and root in line), None)
+        if at is None:
+            return tuple(lines[-_FIRST_LINES:])
+        return tuple(lines[max(0, at - _FIRST_LINES + 3) : at + 3])
+
+    def _take(self, data: bytes) -> None:
+        self.start.feed(data)
+        self.site.keep.append("server.log", self._mask.feed(data))
+        if self._tap is not None:
+            self._tap.append(data)
+
+
+def cause_line(known: Failure) -> str:
+    """The first cause in one line."""
+    return (known.root_line or known.cause).strip()[:500]

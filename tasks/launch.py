@@ -1,0 +1,186 @@
+"""The engine's command line and environment, built purely; and the stage that starts it."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from configs.plan import arm_env
+from configs.problems import ConfigError, Problem
+from configs.rules import arm_flags
+from configs.values import Value
+from infra.errors import AgentRefusal
+from tasks.site import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from configs.host import Host
+    from configs.names import FlagValue
+    from configs.sweep import Sweep
+    from tasks.site import Site
+
+# So that a marker in the environment survives the engine's retitling of its processes
+# (setproctitle zeroes the environment otherwise; measured with 1.3.8).
+_ALWAYS = {"SPT_NOENV": "1", "PYTHONUNBUFFERED": "1"}
+# What would reach the engine from the SSH session and change its numbers from host to host.
+_UNSET = ("CUDA_VISIBLE_DEVICES",)
+
+
+class Handle(Value):
+    """A running engine, by identity; enough to find it again from any process."""
+
+    folder: str
+    port: int
+    pid: int
+    pgid: int
+    sid: int
+    start_ticks: int
+    boot_id: str
+
+
+class Secrets(NamedTuple):
+    """What is taken from the controller's environment: values never written to any file here."""
+
+    env: dict[str, str]
+    api_key: str | None
+
+    @property
+    def values(self) -> list[str]:
+        """All values that must not be shown."""
+        return [*self.env.values(), *([self.api_key] if self.api_key else [])]
+
+
+def read_secrets(sweep: Sweep, host: Host, environ: Mapping[str, str] = os.environ) -> Secrets:
+    """The values of everything named in env_from and api_key_from.
+
+    Raises:
+        ConfigError: A named variable is not set; names each.
+    """
+    names = dict.fromkeys([*host.env_from, *sweep.engine.env_from])
+    wanted = [*names, *([host.api_key_from] if host.api_key_from else [])]
+    missing = [name for name in wanted if not environ.get(name)]
+    if missing:
+        raise ConfigError(
+            [
+                Problem(
+                    f"configs/hosts/{host.name}.yaml or configs/sweeps/{sweep.name}.yaml",
+                    "env_from",
+                    f"{name} is not set in this environment: export it, or take it out",
+                )
+                for name in missing
+            ]
+        )
+    key = environ[host.api_key_from] if host.api_key_from else None
+    return Secrets({name: environ[name] for name in names}, key)
+
+
+def flag_words(flags: Mapping[str, FlagValue]) -> list[str]:
+    """Flags as argv elements, in their order."""
+    words: list[str] = []
+    for flag, value in flags.items():
+        name = f"--{flag}"
+        if value is True:
+            words.append(name)
+        elif value is False:
+            continue
+        elif isinstance(value, tuple):
+            words += [name, *(str(element) for element in value)]
+        elif str(value).startswith("-") and isinstance(value, str):
+            words.append(f"{name}={value}")  # argparse would take it for another flag
+        else:
+            words += [name, str(value)]
+    return words
+
+
+def engine_argv(
+    sweep: Sweep,
+    host: Host,
+    arm: str,
+    levels: dict[str, str],
+    *,
+    port: int | str,
+    python: str | None = None,
+    api_key: str | None = None,
+) -> list[str]:
+    """The command of one arm under these levels, each argument an element of its own."""
+    argv = [python or host.python, "-m", "sglang.launch_server"]
+    argv += ["--model-path", sweep.engine.model]
+    argv += ["--host", host.listen, "--port", str(port)]
+    argv += flag_words(arm_flags(sweep, arm, levels))
+    if api_key is not None:
+        argv += ["--api-key", api_key]
+    return argv
+
+
+def engine_env(sweep: Sweep, host: Host, arm: str, levels: Mapping[str, str]) -> dict[str, str]:
+    """What is added to the engine's environment, secrets apart."""
+    return {**_ALWAYS, **host.env, **arm_env(sweep, arm, levels)}
+
+
+def pick_port(site: Site) -> int:
+    """The engine's port: the host file's if it is free, else a fresh one.
+
+    A taken HTTP port is noticed by the engine only after minutes of loading, and then it prints
+    its ready line all the same (shared/real port-in-use), so it is checked before.
+    """
+    wanted = site.host.port
+    if wanted is not None:
+        if not site.agent.call("port", ports=[wanted])["free"][str(wanted)]:
+            raise failed(
+                "launch",
+                "port_in_use",
+                f"port {wanted} of host {site.host.name} is taken: leave port out of the host "
+                "file to get a free one for every trial",
+            )
+        return wanted
+    return int(site.agent.call("port", ports=[], pick=1)["picked"][0])
+
+
+def launch(site: Site, secrets: Secrets) -> Handle:
+    """Starts the engine under its supervisor; a launch asked for twice is one launch."""
+    sweep, host, trial, agent = site.sweep, site.host, site.trial, site.agent
+    port = pick_port(site)
+    argv = engine_argv(
+        sweep, host, trial.arm, trial.levels, port=port, python=site.python, api_key=secrets.api_key
+    )
+    env = {**engine_env(sweep, host, trial.arm, trial.levels), **secrets.env}
+    agent.put_json(
+        {
+            "trial": site.marker,
+            "argv": argv,
+            "env": env,
+            "unset": [name for name in _UNSET if name not in env],
+            "cwd": agent.path(host.cwd),
+            "lease_s": host.lease_s,
+            "grace_s": sweep.patience.stop_s,
+            "port": port,
+            "gpu_wait_s": sweep.patience.gpu_free_s,
+            "free_below_mib": host.free_below_mib,
+        },
+        posixpath.join(site.folder, "launch.json"),
+    )
+    try:
+        state = agent.call("supervise", dir=site.folder, root=agent.root)["state"]
+    except AgentRefusal as refusal:
+        if refusal.error != "already_supervised":
+            raise
+        state = refusal.answer["state"]
+    return handle_of(site.folder, port, state)
+
+
+def handle_of(folder: str, port: int, state: Any) -> Handle:
+    """The handle in a state file."""
+    engine = state["engine"] or {}
+    if not engine:
+        raise failed("launch", "engine_died", state.get("message") or "the engine did not start")
+    return Handle(
+        folder=folder,
+        port=port,
+        pid=engine["pid"],
+        pgid=engine["pgid"],
+        sid=engine["sid"],
+        start_ticks=engine["start_ticks"],
+        boot_id=state["boot_id"],
+    )

@@ -1,0 +1,106 @@
+"""The stages that change the engine's source on the host, and put it back."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import AgentRefusal
+from tasks.patching import apply_patch
+from tasks.record import PatchOutcome
+from tasks.site import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from configs.patch import Patch
+    from tasks.patch_result import PatchResult
+    from tasks.site import Site
+
+
+def patch(site: Site, patches: Sequence[Patch]) -> tuple[PatchOutcome, ...]:
+    """Applies every patch of the sweep; a file that has the methods already is left alone.
+
+    Raises:
+        StageFailedError: ``patch_refused``: a patch cannot be applied safely.
+    """
+    return tuple(_patch(site, one) for one in patches)
+
+
+def _patch(site: Site, one: Patch) -> PatchOutcome:
+    where = locate(site, one)
+    source = site.agent.get(where["path"]) if where["exists"] else None
+    result = apply_patch(source, one, where["version"])
+    outcome = _outcome(one, result, where)
+    site.say(f"{one.name}: {result.action}: {result.message}")
+    if result.action == "refuse":
+        raise failed("patch", "patch_refused", f"{one.name}: {result.message}", (where["path"],))
+    if result.action == "insert":
+        _write(site, one, where["path"], result)
+    return outcome
+
+
+def locate(site: Site, one: Patch) -> dict[str, Any]:
+    """The file on the host, found without importing the engine (an import pulls torch)."""
+    answer = site.agent.call(
+        "file", op="locate", python=site.python, package=one.package, relative=one.module
+    )
+    if not answer.get("path"):
+        raise failed(
+            "patch",
+            "package_missing",
+            f"{one.package} is not installed in {site.python} on {site.host.name}",
+        )
+    return answer
+
+
+def _write(site: Site, one: Patch, path: str, result: PatchResult) -> None:
+    content = posixpath.join(site.folder, f"patch-{one.name}.py")
+    site.agent.put(result.new_source, content)
+    try:
+        site.agent.call(
+            "file",
+            op="write",
+            path=path,
+            content_path=content,
+            expect_sha256=result.sha256_before,
+            python=site.python,
+            answer_s=40.0,
+        )
+    except AgentRefusal as refusal:
+        raise failed("patch", "patch_refused", f"{one.name}: {refusal}", (path,)) from refusal
+
+
+def _outcome(one: Patch, result: PatchResult, where: dict[str, Any]) -> PatchOutcome:
+    return PatchOutcome(
+        name=one.name,
+        action=result.action,
+        reason=result.reason,
+        path=where["path"],
+        sha256_before=result.sha256_before if where["exists"] else None,
+        sha256_after=result.sha256_after if where["exists"] else None,
+        methods=result.inserted,
+        diff=result.diff,
+    )
+
+
+def clear_pycache(site: Site, outcomes: Sequence[PatchOutcome]) -> str:
+    """Removes the bytecode of every patched module.
+
+    CPython compares time and size of the source; a copy that keeps both, or unchecked bytecode,
+    would run the old text.
+    """
+    removed: list[str] = []
+    for outcome in outcomes:
+        answer = site.agent.call("file", op="clear_pycache", path=outcome.path)
+        removed += answer["removed"]
+    return f"{len(removed)} bytecode files removed"
+
+
+def revert(site: Site, outcomes: Sequence[PatchOutcome]) -> str:
+    """Puts back every file that was changed; safe to ask twice."""
+    changed = [outcome for outcome in outcomes if outcome.action == "insert"]
+    for outcome in changed:
+        site.agent.call("file", op="restore", path=outcome.path)
+        site.agent.call("file", op="clear_pycache", path=outcome.path)
+    return f"{len(changed)} files put back"

@@ -1,0 +1,197 @@
+"""The stages before the engine starts: claim the host, survey it, free its GPUs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from configs.plan import hash_of
+from configs.speculation import drafter_of
+from configs.values import Value
+from infra.errors import AgentRefusal
+from tasks.cleanup import CleanupPlan, plan_cleanup
+from tasks.gpus import GpuSurvey, survey_gpus
+from tasks.process_list import read_facts
+from tasks.site import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from configs.host import Host
+    from configs.sweep import Sweep
+    from infra.host_agent import HostAgent
+    from tasks.site import Site
+
+_FACTS_S = 60.0
+_TOO_FEW = {"too_few_gpus", "no_gpus", "no_gpu_rows"}
+
+
+class Survey(Value):
+    """What the host is, in values that a comparison can use."""
+
+    versions: dict[str, str]
+    """engine, torch, driver, python, ..."""
+    gpus: GpuSurvey
+    gpu_names: tuple[str, ...]
+    facts_key: str
+    """Hash of what may change a trial's numbers; part of its fingerprint."""
+    must_match: dict[str, str]
+    """What two comparable trials share, as far as the host says it."""
+
+
+def claim(agent: HostAgent, holder: str, note: str, patience_s: float) -> str:
+    """Takes the host's lock; waits for another holder as long as the sweep says.
+
+    Raises:
+        StageFailedError: ``host_claimed``: another sweep holds it.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            answer = agent.call(
+                "claim", root=agent.root, holder=holder, lease_s=agent.host.lease_s, note=note
+            )
+        except AgentRefusal as refusal:
+            if refusal.error != "claimed":
+                raise
+            if time.monotonic() > deadline:
+                raise failed("claim", "host_claimed", str(refusal)) from refusal
+            time.sleep(min(2.0, max(deadline - time.monotonic(), 0.1)))
+            continue
+        taken = answer.get("took_over")
+        return (
+            f"took over from {taken.get('holder')}, whose lease had ended" if taken else "claimed"
+        )
+
+
+def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
+    """Asks the host what it is; returns the values and the raw facts for the record."""
+    sweep, host = site.sweep, site.host
+    paths = [site.agent.path(path) for path in model_paths(sweep)]
+    raw = site.agent.job(
+        site.folder,
+        name,
+        "facts",
+        {"python": site.python, "paths": paths, "ports": [host.port] if host.port else []},
+        timeout_s=_FACTS_S,
+        holder=site.holder,
+    )
+    return read_survey(raw, sweep, host), raw
+
+
+def model_paths(sweep: Sweep) -> list[str]:
+    """The target's and all drafters' folders on the host, each once."""
+    drafters = (drafter_of(arm.speculation) for arm in sweep.arms.values())
+    return list(dict.fromkeys([sweep.engine.model, *(d for d in drafters if d)]))
+
+
+def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
+    """From raw facts to values."""
+    smi = raw["nvidia_smi"]
+    gpus = survey_gpus(
+        smi["gpus"]["stdout"] or smi["gpus"]["stderr"],
+        smi["apps"]["stdout"],
+        exit_code=1 if smi["gpus"]["exit"] is None else smi["gpus"]["exit"],
+        wanted=host.gpus,
+        free_below_mib=host.free_below_mib,
+    )
+    engine = raw["engine_python"]
+    versions = {name: version for name, version in engine["packages"].items() if version}
+    versions["python"] = engine["version"] or "unknown"
+    drivers = {row.driver_version for row in gpus.gpus if row.driver_version}
+    versions["driver"] = ", ".join(sorted(drivers)) or "unknown"
+    names = tuple(row.name for row in gpus.gpus if row.name)
+    must_match = {
+        "target": sweep.engine.model,
+        "engine": f"{sweep.engine.kind} {versions.get(sweep.engine.kind, 'unknown')}",
+        "torch": versions.get("torch", "unknown"),
+        "driver": versions["driver"],
+        "host_class": host.host_class,
+        "gpus": f"{host.gpus} x {', '.join(sorted(set(names))) or 'unknown'}",
+    }
+    return Survey(
+        versions=versions,
+        gpus=gpus,
+        gpu_names=names,
+        must_match=must_match,
+        facts_key=hash_of({"must_match": must_match, "paths": _identity(raw["paths"])}),
+    )
+
+
+def _identity(paths: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells one model folder from another without reading 500 GB: whether and how large."""
+    return {
+        path: {key: facts.get(key) for key in ("exists", "kind", "size_bytes")}
+        for path, facts in sorted(paths.items())
+    }
+
+
+def clean_gpus(site: Site, found: Survey, raw: Mapping[str, Any]) -> str:
+    """Ends what earlier trials of ours left, and refuses a host that others use.
+
+    Raises:
+        StageFailedError: ``foreign_gpu_process``, ``gpu_memory_held``, or what is wrong with the
+            host's GPUs.
+    """
+    if not found.gpus.host_ok:
+        raise failed(
+            "clean_gpus",
+            "too_few_gpus" if found.gpus.reason in _TOO_FEW else "driver_problem",
+            f"{found.gpus.reason}: {found.gpus.message or ''}",
+        )
+    plan = _cleanup(site, found, raw)
+    if plan.refused:
+        raise failed("clean_gpus", "foreign_gpu_process", "; ".join(plan.reasons), plan.reasons)
+    if not plan.reap and found.gpus.all_free:
+        return f"{len(found.gpus.free)} GPUs free"
+    site.say(f"ending {len(plan.reap)} processes of earlier trials" if plan.reap else "waiting")
+    markers = {process.marker for process in read_facts(raw["processes"])}
+    markers = {marker for marker in markers if marker and marker != site.marker}
+    result = site.agent.job(
+        site.folder,
+        "clean",
+        "reap",
+        {
+            "groups": [],
+            "markers": sorted(markers),
+            "processes": [
+                {"pid": p.pid, "start_ticks": p.start, "boot_id": raw["host"]["boot_id"]}
+                for p in plan.reap
+            ],
+            "grace_s": site.sweep.patience.stop_s,
+            "gpu_wait_s": site.sweep.patience.gpu_free_s,
+            "free_below_mib": site.host.free_below_mib,
+        },
+        timeout_s=site.sweep.patience.stop_s + site.sweep.patience.gpu_free_s + 30,
+        holder=site.holder,
+    )
+    judge_reaped("clean_gpus", result)
+    return f"ended {len(plan.reap)} processes in {result['seconds']:.1f} s"
+
+
+def _cleanup(site: Site, found: Survey, raw: Mapping[str, Any]) -> CleanupPlan:
+    return plan_cleanup(
+        read_facts(raw["processes"]),
+        found.gpus.apps,
+        current=site.marker,
+        own_uid=site.agent.hello.uid,
+        own_user=site.agent.hello.user,
+        owns_gpus=site.host.owns_gpus,
+    )
+
+
+def judge_reaped(stage: str, result: Mapping[str, Any]) -> None:
+    """Passes a clean end on; anything else is a failure with a name.
+
+    Raises:
+        StageFailedError: ``gpu_memory_held`` or ``unkillable_process``.
+    """
+    outcome = result.get("outcome")
+    if outcome == "survivors":
+        names = ", ".join(f"{s['pid']} {s['comm']} ({s['state']})" for s in result["survivors"])
+        raise failed(stage, "unkillable_process", f"still there after SIGKILL: {names}")
+    if outcome == "gpu_memory_held":
+        rows = "; ".join(str(row) for row in result["gpus"])
+        raise failed(stage, "gpu_memory_held", f"GPU memory did not come back: {rows}"[:500])
+    if outcome == "port_held":
+        raise failed(stage, "port_in_use", "the engine's port is still held after its end")

@@ -1,0 +1,69 @@
+"""The stage that writes MLflow from the run folder: any time, twice is the same as once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.tracking import RunEntry, TrackingDown
+from tasks import entry
+from tasks.record import TrialRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from infra.store import RunFolder, TrialFolder
+    from infra.tracking import Tracker
+
+_DONE = "mlflow_run_id"
+
+
+def publish_trial(folder: TrialFolder, tracker: Tracker) -> str:
+    """Writes one finished attempt; returns the MLflow run id.
+
+    Raises:
+        TrackingDown: MLflow did not take it.
+    """
+    record = TrialRecord.model_validate_json(folder.record.read_bytes())
+    run_id = tracker.publish(
+        RunEntry(
+            experiment=record.sweep,
+            name=entry.run_name(record),
+            key=entry.key_of(record),
+            params=entry.params_of(record),
+            metrics=entry.metrics_of(record),
+            tags=entry.tags_of(record),
+            artifacts=folder.path,
+            status=entry.run_status(record),
+            start_ms=entry.millis(record.started_at),
+            end_ms=entry.millis(record.ended_at),
+        )
+    )
+    _mark(folder.path / _DONE, run_id, tracker.uri)
+    return run_id
+
+
+def publish_missing(run: RunFolder, tracker: Tracker, note: Callable[[str], None]) -> int:
+    """Writes every finished attempt that this MLflow does not have yet; returns how many failed."""
+    failed = 0
+    for folder in run.trials():
+        if not folder.finished or is_published(folder.path, tracker.uri):
+            continue
+        try:
+            publish_trial(folder, tracker)
+        except TrackingDown as error:
+            failed += 1
+            note(f"{folder.path.name} is not in MLflow yet: {error}")
+    return failed
+
+
+def is_published(path: Path, uri: str) -> bool:
+    """Whether this attempt stands in this MLflow."""
+    try:
+        return (path / f".{_DONE}").read_text(encoding="utf-8").split("\n")[0] == uri
+    except FileNotFoundError:
+        return False
+
+
+def _mark(path: Path, run_id: str, uri: str) -> None:
+    path.with_name(f".{path.name}").write_text(f"{uri}\n{run_id}\n", encoding="utf-8")

@@ -1,0 +1,195 @@
+"""Puts together the record of a trial from what its stages saw."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import TYPE_CHECKING, NamedTuple
+
+from configs.plan import hash_of
+from configs.rules import arm_flags
+from tasks.check import check
+from tasks.evidence import evidence_of
+from tasks.launch import engine_argv, engine_env
+from tasks.record import TrialRecord
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from configs.plan import Trial
+    from configs.sweep import Sweep
+    from tasks.drive import Probed
+    from tasks.launch import Secrets
+    from tasks.prepare import Survey
+    from tasks.record import Failure, PatchOutcome, StageTime, Status
+    from tasks.server_info import ServerInfo
+    from tasks.site import Site
+    from tasks.start_facts import StartFacts
+
+
+class Seen(NamedTuple):
+    """What the stages of an attempt saw, as far as they came."""
+
+    survey: Survey | None
+    start: StartFacts | None
+    info: ServerInfo | None
+    effective: dict[str, str]
+    patches: tuple[PatchOutcome, ...]
+    probed: tuple[Probed, ...]
+    failure: Failure | None
+    speculating: bool
+    notes: tuple[str, ...]
+    sweep_run: str
+    times: tuple[StageTime, ...]
+    began: datetime
+    ended: datetime
+
+
+def fingerprint(trial: Trial, survey: Survey | None) -> str:
+    """Hash of everything that may change a trial's numbers: what is asked, and what is there.
+
+    A changed driver, engine version, drafter file, patch or prompt set gives another one; the
+    block does not, so that repeats share it.
+    """
+    return hash_of({"intent": trial.intent, "host": survey.facts_key if survey else None})
+
+
+def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
+    """The record of one attempt; secrets are masked here, before anything is written."""
+    sweep, host, trial = site.sweep, site.host, site.trial
+    flags = arm_flags(sweep, trial.arm, trial.levels)
+    findings = () if seen.failure else check(evidence_of(site, seen, flags))
+    port = _port(seen) or "<free port>"
+    env = engine_env(sweep, host, trial.arm, trial.levels) | secrets.env
+    argv = engine_argv(
+        sweep, host, trial.arm, trial.levels, port=port, python=site.python, api_key=secrets.api_key
+    )
+    return TrialRecord(
+        sweep=sweep.name,
+        sweep_run=seen.sweep_run,
+        trial=trial.id,
+        attempt=site.keep.attempt,
+        arm=trial.arm,
+        baseline=trial.arm == sweep.baseline,
+        levels=trial.levels,
+        block=trial.block,
+        order=trial.order,
+        host=host.name,
+        host_class=host.host_class,
+        rehearsal=host.rehearsal,
+        fingerprint=fingerprint(trial, seen.survey),
+        status=_status(seen.failure, bool(findings)),
+        failure=seen.failure,
+        findings=findings,
+        command=tuple(site.mask.text(word) for word in argv),
+        environment=site.mask.env(env, secrets.env),
+        asked={flag: str(value) for flag, value in flags.items()},
+        effective=seen.effective,
+        must_match=must_match(site, seen),
+        start=start_times(seen.start),
+        stages=seen.times,
+        patches=seen.patches,
+        measurements=tuple(probed.measurement for probed in seen.probed),
+        started_at=seen.began.isoformat(timespec="seconds"),
+        ended_at=seen.ended.isoformat(timespec="seconds"),
+        versions=versions(seen.survey),
+        notes=tuple(site.mask.text(note) for note in _notes(seen)),
+    )
+
+
+def bare_record(
+    sweep: Sweep, trial: Trial, sweep_run: str, attempt: int, now: datetime
+) -> TrialRecord:
+    """The record of an attempt of which nothing was seen: skipped, or killed without a word."""
+    stamp = now.isoformat(timespec="seconds")
+    return TrialRecord(
+        sweep=sweep.name,
+        sweep_run=sweep_run,
+        trial=trial.id,
+        attempt=attempt,
+        arm=trial.arm,
+        baseline=trial.arm == sweep.baseline,
+        levels=trial.levels,
+        block=trial.block,
+        order=trial.order,
+        host=trial.host,
+        host_class="unknown",
+        rehearsal=False,
+        fingerprint="unknown",
+        status="skipped",
+        failure=None,
+        findings=(),
+        command=(),
+        environment={},
+        asked={},
+        effective={},
+        must_match={},
+        start={},
+        stages=(),
+        patches=(),
+        measurements=(),
+        started_at=stamp,
+        ended_at=stamp,
+        versions=versions(None),
+        notes=(),
+    )
+
+
+def must_match(site: Site, seen: Seen) -> dict[str, str]:
+    """What two comparable trials share: all that is neither arm, factor nor block."""
+    facts = dict(seen.survey.must_match) if seen.survey else {}
+    for name in ("max-running-requests", "cuda-graph-max-bs"):
+        if name in seen.effective:
+            facts[name] = seen.effective[name]
+    for outcome in seen.patches:
+        # "inserted now" and "there already" are one source: its hash is what matters.
+        facts[f"patch:{outcome.name}"] = outcome.sha256_after or "none"
+    facts["probes"] = hash_of(
+        {name: probe.model_dump(mode="json") for name, probe in site.sweep.probes.items()}
+    )
+    facts["time_scale"] = f"{site.host.time_scale:g}"
+    return facts
+
+
+def start_times(start: StartFacts | None) -> dict[str, float]:
+    """Seconds of each part of the start, where the log says them."""
+    if start is None:
+        return {}
+    parts = {
+        "start_s": start.start_s,
+        "distributed_init_s": start.distributed_init_s,
+        "load_s": start.load_s,
+        "draft_load_s": start.draft_load_s,
+        "capture_s": start.capture_s,
+        "draft_capture_s": start.draft_capture_s,
+        "warmup_s": start.warmup_s,
+    }
+    return {name: value for name, value in parts.items() if value is not None}
+
+
+def versions(survey: Survey | None) -> dict[str, str]:
+    """Versions on the host, and ours."""
+    ours = {"eagle3_sweep": version("eagle3-sweep"), "controller_python": platform.python_version()}
+    return ({**survey.versions} if survey else {}) | ours
+
+
+def _status(failure: Failure | None, found: bool) -> Status:
+    if failure is not None:
+        return "failed"
+    return "suspect" if found else "ok"
+
+
+def _port(seen: Seen) -> int | None:
+    return seen.start.port if seen.start else None
+
+
+def _notes(seen: Seen) -> list[str]:
+    notes = list(seen.notes)
+    if seen.start is not None:
+        notes += [f"start: {warning}" for warning in seen.start.warnings]
+    if seen.survey is not None:
+        notes += [f"host: {warning}" for warning in seen.survey.gpus.warnings]
+    for probed in seen.probed:
+        measured = probed.measurement
+        notes += [f"{measured.probe} c{measured.concurrency}: {r}" for r in probed.remarks]
+    return notes

@@ -1,0 +1,121 @@
+"""Writes what a run says: comparison, figures and report, into the folder and into MLflow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from configs.values import Value
+from infra.store import write_bytes, write_text, write_value
+from infra.tracking import RunEntry, TrackingDown
+from tasks.compare import compare
+from tasks.comparison import Comparison
+from tasks.decision import decision_sentence
+from tasks.figures import draw_figures
+from tasks.report import render_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from configs.sweep import Sweep
+    from infra.store import RunFolder
+    from infra.tracking import Tracker
+    from tasks.record import TrialRecord
+
+
+class Report(Value):
+    """What a run says."""
+
+    sweep: str
+    sentence: str
+    comparison: Comparison
+    markdown: str
+    folder: str
+    mlflow_run: str | None
+    """Id of the report's own run in MLflow."""
+
+
+def compare_sweep(sweep: Sweep, records: Sequence[TrialRecord]) -> Comparison:
+    """The comparison that a sweep asks for."""
+    return compare(
+        records,
+        same_margin=sweep.same_margin,
+        factors={name: list(levels) for name, levels in sweep.factors.items()},
+    )
+
+
+def write_report(
+    run: RunFolder,
+    sweep: Sweep,
+    records: Sequence[TrialRecord],
+    tracker: Tracker | None,
+    say: Callable[[str], None],
+) -> Report:
+    """Compares, draws, writes the report into the run folder, then into MLflow."""
+    comparison = compare_sweep(sweep, records)
+    folder = run.path / "report"
+    figures = draw_figures(comparison)
+    for name, data in figures.items():
+        write_bytes(folder / name, data)
+    markdown = render_report(comparison, records, question=sweep.question, figures=tuple(figures))
+    write_value(folder / "comparison.json", comparison)
+    write_text(folder / "report.md", markdown)
+    mlflow_run = None
+    if tracker is not None:
+        try:
+            mlflow_run = tracker.publish(_entry(run, sweep, comparison, records, folder))
+        except TrackingDown as error:
+            say(f"the report is not in MLflow yet: {error}")
+    return Report(
+        sweep=sweep.name,
+        sentence=decision_sentence(comparison),
+        comparison=comparison,
+        markdown=markdown,
+        folder=str(folder),
+        mlflow_run=mlflow_run,
+    )
+
+
+def _entry(
+    run: RunFolder,
+    sweep: Sweep,
+    comparison: Comparison,
+    records: Sequence[TrialRecord],
+    folder: Path,
+) -> RunEntry:
+    """The report's own run: verdicts as metrics, figures and text as artifacts."""
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    points: list[tuple[str, float | None, int]] = []
+    for cell in comparison.cells:
+        if cell.contrast != "arm":
+            continue
+        setting = "+".join([cell.arm, *cell.levels.values()])
+        base = f"{cell.probe}/{setting}/{cell.metric}"
+        points.append((f"{base}_ratio", cell.ratio, cell.concurrency))
+        points.append((f"{base}_low", cell.low, cell.concurrency))
+        points.append((f"{base}_high", cell.high, cell.concurrency))
+    counts = {
+        status: sum(record.status == status for record in records)
+        for status in ("ok", "suspect", "failed", "skipped")
+    }
+    points += [(f"trials/{status}", float(number), 0) for status, number in counts.items()]
+    sentence = decision_sentence(comparison)
+    return RunEntry(
+        experiment=f"{sweep.name}/reports",
+        name=run.id,
+        key=f"{run.id}/report",
+        params={"question": sweep.question, "baseline": sweep.baseline},
+        metrics=points,
+        tags={
+            "kind": "sweep",
+            "sweep": sweep.name,
+            "sweep_run": run.id,
+            "verdict": sentence,
+            "mlflow.note.content": f"**{sentence}**",
+        },
+        artifacts=folder,
+        status="FINISHED",
+        start_ms=now,
+        end_ms=now,
+    )

@@ -1,0 +1,78 @@
+"""The stage that runs whatever happened: the engine gone, its GPUs free, the source put back."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import AgentBroken
+from tasks.patch_host import revert
+from tasks.prepare import judge_reaped
+from tasks.site import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.launch import Handle
+    from tasks.record import PatchOutcome
+    from tasks.site import Site
+
+
+def tear_down(
+    site: Site,
+    handle: Handle | None,
+    patches: Sequence[PatchOutcome],
+    *,
+    grace_s: float | None = None,
+) -> str:
+    """Stops the engine by identity, waits until its GPU memory and port are free, reverts patches.
+
+    Safe to ask twice, with or without a handle: processes are also found by the attempt's marker.
+
+    Raises:
+        StageFailedError: ``unkillable_process``, ``gpu_memory_held``, ``port_in_use``.
+    """
+    patience = site.sweep.patience
+    grace = patience.stop_s if grace_s is None else grace_s
+    request = {
+        "groups": [_group(handle)] if handle else [],
+        "markers": [site.marker],
+        "processes": [],
+        "grace_s": grace,
+        "port": handle.port if handle else None,
+        "gpu_wait_s": patience.gpu_free_s,
+        "free_below_mib": None,
+    }
+    began = time.monotonic()
+    result = site.agent.job(
+        site.folder,
+        f"reap-{int(began * 1000)}",
+        "reap",
+        request,
+        timeout_s=grace + patience.gpu_free_s + 30,
+        holder=site.holder,
+    )
+    reverted = "" if site.sweep.keep_patch else revert(site, patches)
+    if not result.get("ok", True):
+        raise failed("tear_down", "unkillable_process", str(result.get("message")))
+    judge_reaped("tear_down", result)
+    said = f"{len(result['signalled'])} processes ended in {result['seconds']:.1f} s"
+    return f"{said}; {reverted}" if reverted else said
+
+
+def _group(handle: Handle) -> dict[str, Any]:
+    return {
+        "pid": handle.pid,
+        "pgid": handle.pgid,
+        "sid": handle.sid,
+        "start_ticks": handle.start_ticks,
+        "boot_id": handle.boot_id,
+    }
+
+
+def let_go(site: Site) -> None:
+    """Releases the host's lock; a host that cannot be reached lets the lease do it."""
+    try:
+        site.agent.call("release", root=site.agent.root, holder=site.holder)
+    except AgentBroken as error:
+        site.say(f"the host's lock ends with its lease: {error}")

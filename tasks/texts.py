@@ -1,0 +1,129 @@
+"""The prompts of a trial, as the engine gets them: chosen, rendered, the same in every block."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from configs.problems import ConfigError, Problem
+from configs.read import SHIPPED
+from tasks.chat_template import (
+    ChatTemplate,
+    ChatTemplateError,
+    read_chat_template,
+    render,
+    without_bos,
+)
+from tasks.drive import Text
+from tasks.prompts import choose, read_prompts, set_identity
+from tasks.site import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from configs.probe import Stream
+    from configs.sweep import Sweep
+    from tasks.prompts import Prompt
+    from tasks.site import Site
+
+
+def read_sets(sweep: Sweep) -> dict[str, tuple[Prompt, ...]]:
+    """The prompt sets that a sweep's probes name, by name.
+
+    Raises:
+        ConfigError: A set that is not there, or what is wrong in it.
+    """
+    return {
+        probe.prompts: _read_set(probe.prompts, sweep, name) for name, probe in sweep.probes.items()
+    }
+
+
+def identities(sets: Mapping[str, Sequence[Prompt]]) -> dict[str, str]:
+    """What goes into the fingerprint of every trial that uses these prompts."""
+    return {f"prompts:{name}": set_identity(prompts) for name, prompts in sets.items()}
+
+
+def fetch_template(site: Site) -> ChatTemplate | None:
+    """The target's own chat template, where a probe wants it.
+
+    Raises:
+        StageFailedError: The model has none, or none that can be read.
+    """
+    if all(probe.template.kind == "none" for probe in site.sweep.probes.values()):
+        return None
+    folder = site.agent.path(site.sweep.engine.model)
+    files: dict[str, str | None] = {}
+    for name in ("tokenizer_config.json", "chat_template.jinja"):
+        try:
+            files[name] = site.agent.get(posixpath.join(folder, name)).decode(errors="replace")
+        except FileNotFoundError:
+            files[name] = None
+    try:
+        return read_chat_template(files["tokenizer_config.json"], files["chat_template.jinja"])
+    except ChatTemplateError as error:
+        raise failed("survey", "model_config_invalid", f"{folder}: {error}") from error
+
+
+def texts_of(
+    sweep: Sweep, sets: Mapping[str, Sequence[Prompt]], template: ChatTemplate | None
+) -> dict[str, dict[int, list[Text]]]:
+    """Probe -> concurrency -> its requests' texts; the same in every trial of the sweep.
+
+    Raises:
+        StageFailedError: The template refuses a prompt.
+    """
+    return {
+        name: {
+            level: [
+                Text(prompt.id, prompt.kind, _rendered(prompt, probe, template))
+                for prompt in choose(
+                    sets[probe.prompts], probe.requests(level), sweep.seed, probe.kinds or None
+                )
+            ]
+            for level in probe.concurrency
+        }
+        for name, probe in sweep.probes.items()
+    }
+
+
+def _rendered(prompt: Prompt, probe: Stream, template: ChatTemplate | None) -> str:
+    if probe.template.kind == "none" or prompt.text is not None or template is None:
+        return prompt.plain_text()
+    try:
+        text = render(template, prompt.turns(), probe.template.arguments)
+    except ChatTemplateError as error:
+        raise failed("survey", "model_config_invalid", f"prompt {prompt.id}: {error}") from error
+    # The engine's tokenizer puts the begin token in front of a text by itself.
+    return without_bos(template, text)
+
+
+def _read_set(name: str, sweep: Sweep, probe: str) -> tuple[Prompt, ...]:
+    where = f"probes.{probe}.prompts"
+    file = f"configs/sweeps/{sweep.name}.yaml"
+    candidates = [
+        Path(name).expanduser(),
+        Path("configs/prompts") / f"{name}.jsonl",
+        SHIPPED / "prompts" / f"{name}.jsonl",
+    ]
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        there = ", ".join(sorted(p.stem for p in (SHIPPED / "prompts").glob("*.jsonl")))
+        raise ConfigError(
+            [Problem(file, where, f"no prompt set {name!r}: a path of yours, or one of {there}")]
+        )
+    prompts = read_prompts(path.read_text(encoding="utf-8"), str(path))
+    kinds = set(sweep.probes[probe].kinds)
+    unknown = kinds - {prompt.kind for prompt in prompts}
+    if unknown:
+        have = ", ".join(sorted({prompt.kind for prompt in prompts}))
+        raise ConfigError(
+            [
+                Problem(
+                    file,
+                    f"probes.{probe}.kinds",
+                    f"{', '.join(sorted(unknown))} is no kind of this set: it has {have}",
+                )
+            ]
+        )
+    return prompts
