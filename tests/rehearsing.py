@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from infra.rehearsal import knobs, memory, tree
 
@@ -87,8 +88,11 @@ class Engine:
             command, cwd=home, env=clean, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         assert self.process.stderr is not None
-        self._stderr = self.process.stderr
         self.log = ""
+        self._ended = False
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,))
+        self._reader.start()
 
     def __enter__(self) -> Self:
         return self
@@ -97,21 +101,27 @@ class Engine:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self._stderr.close()
+        self._reader.join(BOUND_S)
 
-    def _read(self, until: float) -> bool:
-        """Some more of the log; false at its end."""
-        ready, _, _ = select.select([self._stderr], [], [], until - time.monotonic())
-        if not ready:
-            raise AssertionError(f"nothing more within the bound:\n{self.log[-3000:]}")
-        data = os.read(self._stderr.fileno(), 65_536)
-        self.log += data.decode()
-        return bool(data)
+    def _read(self, pipe: IO[bytes]) -> None:
+        """Keep the log as it comes; a full pipe would stop the engine."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        with pipe:
+            while data := os.read(pipe.fileno(), 65_536):
+                with self._news:
+                    self.log += decoder.decode(data)
+                    self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        until = time.monotonic() + BOUND_S
-        while self.log.count(text) < times:
-            assert self._read(until), f"ended before {text!r}:\n{self.log[-3000:]}"
+        with self._news:
+            found = self._news.wait_for(
+                lambda: self.log.count(text) >= times or self._ended, timeout=BOUND_S
+            )
+            assert found, f"no {text!r} within the bound:\n{self.log[-3000:]}"
+            assert self.log.count(text) >= times, f"ended first:\n{self.log[-3000:]}"
 
     def ready(self) -> Engine:
         self.wait_for("The server is fired up and ready to roll!")
@@ -119,9 +129,8 @@ class Engine:
 
     def ended(self) -> int:
         """The exit code as a shell gives it, once the whole log is read."""
-        until = time.monotonic() + BOUND_S
-        while self._read(until):
-            pass
+        with self._news:
+            assert self._news.wait_for(lambda: self._ended, timeout=BOUND_S), self.log[-3000:]
         code = self.process.wait(BOUND_S)
         return 128 - code if code < 0 else code
 

@@ -14,7 +14,7 @@ from infra.rehearsal.decoding import Decoding, Request
 from infra.rehearsal.flags import CONTEXT_LEN
 from infra.rehearsal.stats import Stats
 from infra.rehearsal.streams import CallSink, GenerateSink
-from infra.rehearsal.tokens import Answer, count
+from infra.rehearsal.tokens import Answer, count, prepare
 from infra.rehearsal.wire import Asked, Reply, parse_json
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Server:
         args = loaded.args
         self.loop, self.loaded, self._args = loop, loaded, args
         self._console, self._ranks = console, ranks
+        prepare()
         self.status = "starting"
         self.accidents: Accidents | None = None
         self.max_running = args["max_running_requests"] or 2048

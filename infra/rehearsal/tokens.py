@@ -25,6 +25,11 @@ def _prepared(blocks: int) -> tuple[bytes, bytes]:
     return text, ",".join(map(str, ids)).encode()
 
 
+def prepare() -> None:
+    """Make the text before the first request needs it."""
+    _prepared(1)
+
+
 class Answer:
     """The answer to one prompt, as slices; the same prompt always gets the same answer."""
 

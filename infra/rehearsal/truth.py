@@ -30,6 +30,7 @@ _VERIFY_RATIO_1 = 2.26 / 0.99
 _VERIFY_RATIO_64 = 2.26 / 0.86
 _DRAFT_STEP_PART = 0.45
 _TOPK_COST = 0.15
+_SETTLES = 10
 
 DRAFTERS: dict[str, tuple[float, ...]] = {
     "aq-medai-k2-drafter": (0.62, 0.40, 0.24),
@@ -73,7 +74,7 @@ class Truth:
         accept_length_long: the same without that cut.
         accept_at: share of verify steps that accept at least k drafts (without the cut).
         verify_steps: mean decode or verify steps per request.
-        step_s: seconds per decode or verify step.
+        step_s: seconds per decode or verify step, at the mean batch of such a loop.
         user_tok_s: (output tokens - 1) / (last - first token time) of a request.
         ttft_s: seconds to the first token, without the network.
         output_tok_s: tokens of all requests over the time, without a client's turn-around.
@@ -185,12 +186,17 @@ def expected(arm: Arm, concurrency: int, output_tokens: int, noise: float = 1.0)
     """
     if output_tokens < 2 or concurrency < 1:
         raise ValueError("needs at least one request of at least two output tokens")
-    step = step_s(arm, concurrency) * noise
     steps = mean_verify_steps(arm.accept_at, output_tokens - 1)
+    step = step_s(arm, concurrency) * noise
+    ttft = PREFILL_S
     # Requests of an unspeculated batch end together, so the next ones find an idle engine;
-    # those of a speculating batch end apart, and the next ones wait for a step to end.
-    waits_for_step = arm.speculation and concurrency > 1
-    ttft = math.ceil(PREFILL_S / step) * step if waits_for_step else PREFILL_S
+    # those of a speculating batch end apart: each next one waits for a step to end, and the
+    # others decode in a batch that is smaller by those that wait.
+    if arm.speculation and concurrency > 1:
+        for _ in range(_SETTLES):
+            ttft = math.ceil(PREFILL_S / step) * step
+            batch = concurrency * steps * step / (steps * step + ttft)
+            step = step_s(arm, batch) * noise
     decode = steps * step
     return Truth(
         concurrency=concurrency,
