@@ -99,7 +99,7 @@ def test_files_go_both_ways_and_begin_at_home(client, host, tmp_path):
 
 
 def test_detached_processes_outlive_the_connection(host, client):
-    detach = "setsid sh -c 'sleep 300' >/dev/null 2>&1 </dev/null & echo $!"
+    detach = "setsid sleep 300 >/dev/null 2>&1 </dev/null & echo $!"
     pid = int(run(client, detach)[1])
     client.close()
     other = paramiko.SSHClient()
