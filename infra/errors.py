@@ -2,8 +2,10 @@
 
 WorldError
 ├── ContactLost      the host did not answer; what runs there is unknown, not dead
+│   └── CommandKilled    it answered, but a signal ended the command that should have
 ├── HostRebooted     it answered, with another boot id: nothing of ours runs there any more
 ├── HostRefused      it answered and will not have us: key, password, host key
+├── FileRefused      it would not take or give a file: rights, a full disk
 ├── AgentRefusal     the agent on the host foresaw this and refused, with a class
 └── AgentBroken      the agent did not speak its protocol: a mistake of ours, or no Python there
 """
@@ -20,6 +22,17 @@ class ContactLost(WorldError):
 
     What runs there is unknown; on reconnect the state file decides.
     """
+
+
+class CommandKilled(ContactLost):
+    """A signal ended the command (the host was out of memory, or somebody killed it).
+
+    What it did is unknown, as with a lost answer, so the same is done: it is asked again.
+    """
+
+
+class FileRefused(WorldError):
+    """The host would not take or give a file: rights, a full disk."""
 
 
 class HostRebooted(WorldError):

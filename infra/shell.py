@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
-from infra.errors import ContactLost
+from infra.errors import CommandKilled, ContactLost, FileRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +18,14 @@ class Output(NamedTuple):
     """What a command left."""
 
     code: int
+    """Exit code, 0 to 255."""
     out: str
     err: str
+
+    @classmethod
+    def of(cls, code: int, out: bytes, err: bytes) -> Output:
+        """From bytes, decoded whole: in pieces, a torn character would be two wrong ones."""
+        return cls(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 class Shell(Protocol):
@@ -29,16 +36,26 @@ class Shell(Protocol):
 
         Raises:
             ContactLost: It did not end in time, or the connection broke.
+            CommandKilled: A signal ended it.
+            HostRefused: The host will not have us.
         """
 
     def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
-        """Writes a file: complete under its name, or not at all."""
+        """Writes a file: complete under its name, or not at all.
+
+        Raises:
+            FileNotFoundError: There is no such folder.
+            FileRefused: It could not be written.
+            ContactLost: The connection broke.
+        """
 
     def get(self, path: str) -> bytes:
         """Reads a file.
 
         Raises:
             FileNotFoundError: There is none.
+            FileRefused: It could not be read.
+            ContactLost: The connection broke.
         """
 
     def close(self) -> None:
@@ -62,24 +79,39 @@ class LocalShell:
             raise ContactLost(f"no answer within {timeout_s:g} s: {argv[0]}") from error
         except FileNotFoundError:
             return Output(127, "", f"{argv[0]}: not found")
-        return Output(
-            done.returncode,
-            done.stdout.decode(errors="replace"),
-            done.stderr.decode(errors="replace"),
-        )
+        except PermissionError:
+            return Output(126, "", f"{argv[0]}: not permitted")
+        if done.returncode < 0:
+            raise CommandKilled(f"{argv[0]} was ended by signal {-done.returncode}")
+        return Output.of(done.returncode, done.stdout, done.stderr)
 
     def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
         """See Shell."""
         target = Path(path)
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
-        part.touch(mode=mode)
-        part.write_bytes(data)
-        part.chmod(mode)
-        part.replace(target)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        try:
+            with os.fdopen(
+                os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as file:
+                os.fchmod(file.fileno(), mode)
+                file.write(data)
+            part.replace(target)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            _raise_as_refused(error, path)
 
     def get(self, path: str) -> bytes:
         """See Shell."""
-        return Path(path).read_bytes()
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            _raise_as_refused(error, path)
 
     def close(self) -> None:
         """See Shell."""
+
+
+def _raise_as_refused(error: OSError, path: str) -> NoReturn:
+    if isinstance(error, FileNotFoundError):
+        raise FileNotFoundError(path) from error
+    raise FileRefused(f"{path}: {error.strerror or error}") from error

@@ -1,43 +1,48 @@
 """SSH over Fabric: the one door to it, with the traps that we measured closed.
 
 Fabric accepts unknown host keys and ignores StrictHostKeyChecking (fabric#1804), inlines ``env=``
-unquoted, waits an hour for a channel (paramiko), never notices a dead peer (paramiko#918), and is
-slow without TCP_NODELAY (53 against 15 ms a command). See docs/design/ssh.md.
+unquoted, decodes UTF-8 in pieces of 1,000 bytes (a torn character is two wrong ones), takes a
+time that grows with the square of the output, and loses an interrupt until the remote command
+ends; paramiko waits an hour for a channel, and never notices a dead peer (paramiko#918); without
+TCP_NODELAY a command takes 53 and not 15 ms. So Fabric connects, and a command is one channel of
+ours, read to its end within its time. See docs/design/ssh.md.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import logging
+import math
+import posixpath
+import secrets
 import shlex
 import socket
 import threading
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fabric
 import paramiko
-from invoke.exceptions import CommandTimedOut, ThreadException
+from paramiko.ssh_exception import IncompatiblePeer, PasswordRequiredException
 
-from configs.host import AcceptNew, Fingerprint, KnownHosts, Ssh
-from infra.errors import ContactLost, HostRefused
+from infra.channel import bounded, read_both
+from infra.errors import CommandKilled, ContactLost, FileRefused, HostRefused
+from infra.host_keys import changed_key, check_host_key
 from infra.shell import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from configs.host import Ssh
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it prints tracebacks; we raise our own
 
-_LOST = (
-    paramiko.SSHException,
-    EOFError,
-    ConnectionError,
-    TimeoutError,
-    OSError,
-    ThreadException,
-)
+_LOST = (paramiko.SSHException, EOFError, ConnectionError, TimeoutError, OSError)
 _USER_TIMEOUT_MS = 20_000
+_CHANNEL_S = 15.0
+_KEEPALIVE_S = 15
+_FILE_S = 30.0  # without one byte of a file; a frozen sshd answers TCP for ever
 
 
 class SshShell:
@@ -45,95 +50,99 @@ class SshShell:
 
     def __init__(self, spec: Ssh) -> None:
         self._spec = spec
-        self._connection: fabric.Connection | None = None
+        self._connection: _Connection | None = None
         self._lock = threading.RLock()
 
     def __str__(self) -> str:
         return f"{self._spec.user}@{self._spec.host}:{self._spec.port}"
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> Output:
-        """See Shell. The login shell of the host gets one quoted line."""
-        line = shlex.join(argv)
-        with self._lock:
-            connection = self._open()
+        """See Shell. The login shell of the host gets one quoted line, and gives way to it."""
+        with self._alive("while a command ran") as connection:
+            channel = connection.transport.open_session(timeout=min(_CHANNEL_S, timeout_s))
+            deadline = time.monotonic() + timeout_s
             try:
-                result = connection.run(line, timeout=timeout_s)
-            except CommandTimedOut as error:
-                self.close()
+                with bounded(channel, timeout_s):
+                    channel.exec_command(f"exec {shlex.join(argv)}")
+                channel.shutdown_write()  # whoever reads stdin sees its end
+                out, err = read_both(channel, deadline)
+                code = channel.recv_exit_status()
+            except TimeoutError as error:
                 raise ContactLost(f"{self}: no answer within {timeout_s:g} s") from error
-            except _LOST as error:
-                self.close()
-                raise ContactLost(f"{self}: connection lost: {_say(error)}") from error
-        if result.exited == -1:
-            # A signal, a stopped sshd or a cut link look the same here: unknown, not a result.
-            self.close()
-            raise ContactLost(f"{self}: connection lost while a command ran")
-        return Output(result.exited, result.stdout, result.stderr)
+            finally:
+                channel.close()
+            if code == -1:
+                # A signal, a stopped sshd and a cut link look the same here: ask once more.
+                connection.transport.open_session(timeout=_CHANNEL_S).close()
+                raise CommandKilled(f"{self}: {argv[0]} was ended by a signal there: {_last(err)}")
+        return Output.of(code, out, err)
 
     def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
         """See Shell."""
-        part = f"{path}.part"
-        with self._lock:
-            sftp = self._open().sftp()
+        folder, name = posixpath.split(path)
+        part = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+        with self._alive(f"while writing {path}") as connection:
+            sftp = connection.files()
             try:
                 with sftp.open(part, "wb") as file:
                     file.set_pipelined(pipelined=True)
                     sftp.chmod(part, mode)
                     file.write(data)
                 sftp.posix_rename(part, path)
-            except FileNotFoundError:
+            except OSError as error:
+                _raise_if_file(error, path, "written")
                 raise
-            except _LOST as error:
-                self.close()
-                raise ContactLost(f"{self}: lost while writing {path}: {_say(error)}") from error
 
     def get(self, path: str) -> bytes:
         """See Shell."""
-        with self._lock:
-            sftp = self._open().sftp()
+        with self._alive(f"while reading {path}") as connection:
+            sftp = connection.files()
             try:
                 with sftp.open(path, "rb") as file:
-                    size = file.stat().st_size or 0
-                    file.prefetch(size)
+                    file.prefetch(file.stat().st_size or 0)
                     return bytes(file.read())
-            except FileNotFoundError as error:
-                raise FileNotFoundError(path) from error
-            except _LOST as error:
-                self.close()
-                raise ContactLost(f"{self}: lost while reading {path}: {_say(error)}") from error
+            except OSError as error:
+                _raise_if_file(error, path, "read")
+                raise
 
     def close(self) -> None:
         """See Shell."""
         with self._lock:
             connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
-    def _open(self) -> fabric.Connection:
-        if self._connection is None:
-            connection = _Connection(self._spec)
+    @contextmanager
+    def _alive(self, when: str) -> Iterator[_Connection]:
+        """The open connection, held by one thread; closed where it turns out to be lost."""
+        with self._lock:
+            connection = self._open()
             try:
-                connection.open()
-            except (paramiko.AuthenticationException, paramiko.BadHostKeyException) as error:
-                raise HostRefused(_refusal(self._spec, error)) from error
-            except HostRefused:
+                yield connection
+            except (CommandKilled, FileRefused, FileNotFoundError):
+                raise
+            except ContactLost:
+                self.close()
                 raise
             except _LOST as error:
-                connection.close()
-                raise ContactLost(f"{self}: cannot connect: {_say(error)}") from error
-            self._connection = connection
+                self.close()
+                raise ContactLost(f"{self}: connection lost {when}: {_say(error)}") from error
+
+    def _open(self) -> _Connection:
+        if self._connection is not None and not self._connection.is_connected:
+            self.close()
+        if self._connection is None:
+            self._connection = _connect(self._spec)
         return self._connection
 
 
 class _Connection(fabric.Connection):
     """A Fabric connection that checks host keys and notices a dead peer."""
 
-    def __init__(self, spec: Ssh) -> None:
+    def __init__(self, spec: Ssh, gateway: _Connection | None) -> None:
         config = fabric.Config(
-            overrides={
-                "run": {"in_stream": False, "hide": True, "warn": True, "encoding": "utf-8"},
-                "timeouts": {"connect": spec.connect_timeout_s},
-            },
+            # Whole seconds: Fabric cuts a fraction off, and 0 is for ever.
+            overrides={"timeouts": {"connect": max(1, math.ceil(spec.connect_timeout_s))}},
             # The host file says all; a user's ssh_config would be honoured in part only.
             ssh_config=paramiko.SSHConfig(),
         )
@@ -142,22 +151,23 @@ class _Connection(fabric.Connection):
             user=spec.user,
             port=spec.port,
             config=config,
-            gateway=_Connection(spec.jump) if spec.jump else None,
+            gateway=gateway,
             connect_kwargs={
-                "key_filename": str(Path(spec.key).expanduser()) if spec.key else None,
+                "key_filename": _key_file(spec),
                 "allow_agent": spec.key is None,
                 "look_for_keys": False,
-                "channel_timeout": 15,
+                "channel_timeout": _CHANNEL_S,
                 "banner_timeout": 10,
                 "auth_timeout": 10,
             },
         )
-        _check_host_key(self.client, spec)
+        self._files: paramiko.SFTPClient | None = None
+        check_host_key(self.client, spec)
 
     def open(self) -> Any:
         """Connects, then makes the socket quick and mortal."""
         opened = super().open()
-        self.transport.set_keepalive(15)
+        self.transport.set_keepalive(_KEEPALIVE_S)  # or a NAT forgets an idle session
         sock = self.transport.sock
         if isinstance(sock, socket.socket):  # not so through a jump host
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -165,70 +175,87 @@ class _Connection(fabric.Connection):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
         return opened
 
+    def files(self) -> paramiko.SFTPClient:
+        """The SFTP session, bounded in time."""
+        if self._files is None:
+            channel = self.transport.open_session(timeout=_CHANNEL_S)
+            channel.settimeout(_FILE_S)
+            with bounded(channel, _CHANNEL_S):
+                channel.invoke_subsystem("sftp")
+            self._files = paramiko.SFTPClient(channel)
+        return self._files
 
-def _check_host_key(client: paramiko.SSHClient, spec: Ssh) -> None:
-    """Sets the rule of the host file; there is no way to connect without one."""
-    match spec.host_key:
-        case KnownHosts(path=path):
-            _load(client, Path(path).expanduser())
-            client.set_missing_host_key_policy(_Refuse(spec))
-        case Fingerprint(sha256=wanted):
-            client.set_missing_host_key_policy(_Pin(spec, wanted))
-        case AcceptNew(path=path):
-            file = Path(path).expanduser()
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file.touch(mode=0o600, exist_ok=True)
-            _load(client, file)
-            client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
-
-
-def _load(client: paramiko.SSHClient, file: Path) -> None:
-    if not file.is_file():
-        raise HostRefused(f"{file}: no such known_hosts file; see host_key in docs/hosts.md")
-    client.load_host_keys(str(file))
+    def close(self) -> None:
+        """Closes the way there too, which Fabric leaves open."""
+        self._files = None
+        super().close()
+        self.client.close()  # also what was opened in part
+        if isinstance(self.gateway, _Connection):
+            self.gateway.close()
 
 
-class _Refuse(paramiko.MissingHostKeyPolicy):
-    def __init__(self, spec: Ssh) -> None:
-        self._spec = spec
+def _connect(spec: Ssh) -> _Connection:
+    """An open connection, its way opened hop by hop so that an error names the right host."""
+    gateway = _connect(spec.jump) if spec.jump else None
+    name = f"{spec.user}@{spec.host}:{spec.port}"
+    connection = None
+    try:
+        connection = _Connection(spec, gateway)
+        connection.open()
+    except BaseException as error:
+        for opened in (connection, gateway):
+            if opened is not None:
+                opened.close()
+        if isinstance(error, paramiko.BadHostKeyException):
+            raise HostRefused(changed_key(spec, error.key)) from error
+        if _is_refusal(error):
+            key = spec.key or "the SSH agent's keys"
+            raise HostRefused(f"{name} refuses {key}: {_say(error)}") from error
+        if isinstance(error, _LOST):
+            raise ContactLost(f"{name}: cannot connect: {_say(error)}") from error
+        raise
+    return connection
 
-    def missing_host_key(self, _client: Any, hostname: str, key: paramiko.PKey) -> None:
-        """Refuses, and says what would make it acceptable."""
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether trying again is of no use."""
+    return isinstance(error, paramiko.AuthenticationException | IncompatiblePeer) or (
+        "No authentication methods available" in str(error)  # an agent without keys
+    )
+
+
+def _key_file(spec: Ssh) -> str | None:
+    """The private key's path, once it is certain that it can be used without asking anybody."""
+    if spec.key is None:
+        return None
+    path = Path(spec.key).expanduser()
+    try:
+        paramiko.PKey.from_path(path)
+    except (PasswordRequiredException, TypeError) as error:  # TypeError: cryptography's own word
         raise HostRefused(
-            f"{hostname} is not in the known_hosts file; it shows {fingerprint(key)}. If that is "
-            "right, pin it: host_key: {kind: fingerprint, sha256: ...}"
-        )
+            f"{path} is protected by a passphrase: load it into ssh-agent and leave key out"
+        ) from error
+    except Exception as error:
+        # paramiko lets through what its parsers raise: ValueError, struct.error, UnicodeError, ...
+        raise HostRefused(f"{path} cannot be read as a private key: {_say(error)}") from error
+    return str(path)
 
 
-class _Pin(paramiko.MissingHostKeyPolicy):
-    def __init__(self, spec: Ssh, wanted: str) -> None:
-        self._spec = spec
-        self._wanted = wanted
+def _raise_if_file(error: OSError, path: str, verb: str) -> None:
+    """Tells the host's word about a file from a lost connection: both are OSErrors.
 
-    def missing_host_key(self, _client: Any, hostname: str, key: paramiko.PKey) -> None:
-        """Accepts the pinned key alone."""
-        shown = fingerprint(key)
-        if shown != self._wanted:
-            raise HostRefused(
-                f"{hostname} shows {shown}, the host file pins {self._wanted}: either the host was "
-                "set up anew (change the file), or this is not your host"
-            )
+    SFTP knows no word for a full disk: it says "Failure".
+    """
+    if isinstance(error, FileNotFoundError):
+        raise FileNotFoundError(path) from error
+    if isinstance(error, PermissionError) or str(error) == "Failure":
+        reason = "failure (a full disk?)" if str(error) == "Failure" else "not permitted"
+        raise FileRefused(f"{path} could not be {verb}: {reason}") from error
 
 
-def fingerprint(key: paramiko.PKey) -> str:
-    """A key's fingerprint as ssh-keygen prints it."""
-    digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
-    return f"SHA256:{digest}"
-
-
-def _refusal(spec: Ssh, error: Exception) -> str:
-    if isinstance(error, paramiko.BadHostKeyException):
-        return (
-            f"{spec.host}:{spec.port} shows another key ({fingerprint(error.key)}) than the "
-            "known_hosts file holds: set up anew, or not your host"
-        )
-    key = spec.key or "the SSH agent's keys"
-    return f"{spec.user}@{spec.host}:{spec.port} refuses {key}: {error}"
+def _last(raw: bytes) -> str:
+    lines = raw.decode(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "it said nothing"
 
 
 def _say(error: BaseException) -> str:
