@@ -153,7 +153,7 @@ class _Connection(fabric.Connection):
             config=config,
             gateway=gateway,
             connect_kwargs={
-                "key_filename": _key_file(spec),
+                **_key_of(spec),
                 "allow_agent": spec.key is None,
                 "look_for_keys": False,
                 "channel_timeout": _CHANNEL_S,
@@ -224,10 +224,10 @@ def _is_refusal(error: BaseException) -> bool:
     )
 
 
-def _key_file(spec: Ssh) -> str | None:
-    """The private key's path, once it is certain that it can be used without asking anybody."""
+def _key_of(spec: Ssh) -> dict[str, str]:
+    """The private key's file, once it is certain that it can be used without asking anybody."""
     if spec.key is None:
-        return None
+        return {}
     path = Path(spec.key).expanduser()
     try:
         paramiko.PKey.from_path(path)
@@ -238,7 +238,7 @@ def _key_file(spec: Ssh) -> str | None:
     except Exception as error:
         # paramiko lets through what its parsers raise: ValueError, struct.error, UnicodeError, ...
         raise HostRefused(f"{path} cannot be read as a private key: {_say(error)}") from error
-    return str(path)
+    return {"key_filename": str(path)}
 
 
 def _raise_if_file(error: OSError, path: str, verb: str) -> None:

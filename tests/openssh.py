@@ -172,6 +172,14 @@ class Relay:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
+    def closed_within(self, seconds: float) -> bool:
+        """Whether all connections that were made have come to an end."""
+        until = time.monotonic() + seconds
+        pumps = self._threads[1:]
+        for thread in pumps:
+            thread.join(max(until - time.monotonic(), 0))
+        return bool(pumps) and not any(thread.is_alive() for thread in pumps)
+
     def freeze(self) -> None:
         """Bytes are taken and go nowhere; nobody is told."""
         self._open.clear()
