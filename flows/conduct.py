@@ -102,6 +102,7 @@ class Conductor:
             name: read_secrets(question.sweep, host) for name, host in question.hosts.items()
         }
         self._grounds: dict[str, _Ground] = {}
+        self._records: dict[str, TrialRecord] = {}
 
     def conduct(self) -> Outcome:
         """Runs the plan, then compares and reports all of it.
@@ -113,13 +114,14 @@ class Conductor:
         hands.say(f"run {run.id}: {len(plan.trials)} trials, folder {run.path}")
         for text in reconcile(run):
             hands.say(text)
+        self._records = {record.trial: record for record in read_records(run)}
         try:
             skips = [skip for trial in plan.trials if (skip := self._one(trial)) is not None]
         finally:
             for ground in self._grounds.values():
                 ground.agent.close()
         unpublished = publish_missing(run, hands.tracker, hands.say) if hands.tracker else 0
-        records = read_records(run)
+        records = sorted(self._records.values(), key=lambda record: record.order)
         report = write_report(run, self._question.sweep, records, hands.tracker, hands.say)
         return Outcome(run, tuple(records), tuple(skips), report, unpublished)
 
@@ -127,14 +129,14 @@ class Conductor:
         """One trial with its attempts; or why it is not run."""
         ground = self._grounds.get(trial.host) or self._arrive(trial)
         wanted = fingerprint(trial, ground.survey)
-        skip = why_skip(trial, wanted, read_records(self._run))
+        skip = why_skip(trial, wanted, self._records.values())
         if skip is not None:
             self._hands.say(f"{trial.id}: skipped: {skip.reason}")
             if skip.leaves_record:
                 self._record_skip(trial, ground, skip)
             return skip
         for _number in range(_ATTEMPTS):
-            record = self._attempt(trial, ground)
+            record = self._records[trial.id] = self._attempt(trial, ground)
             if record.failure is None or record.failure.retry != "same_once":
                 break
         return None
@@ -190,7 +192,8 @@ class Conductor:
             "rehearsal": host.rehearsal,
             "fingerprint": fingerprint(trial, ground.survey),
         }
-        write_value(keep.record, record.model_copy(update=update))
+        self._records[trial.id] = record.model_copy(update=update)
+        write_value(keep.record, self._records[trial.id])
 
     def _site(
         self, trial: Trial, agent: HostAgent, runner: Runner, keep: TrialFolder | None

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
+import textwrap
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from configs.layers import reference_levels
+from configs.plan import combinations
 from configs.rules import arm_flags, looks_secret
 from tasks.decision import leading_cells
 from tasks.launch import engine_argv, engine_env, flag_words
 from tasks.report_tables import comparison_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from rich.console import RenderableType
 
+    from configs.host import Host
     from flows.question import Question
     from tasks.comparison import Comparison
 
+_WIDTH = 96
 _COLOUR = {"better": "green", "worse": "red", "same": "default", "undecided": "yellow"}
 _COLUMNS = ("setting", "users", "value", "reference", "change", "interval", "verdict")
 
@@ -30,64 +34,116 @@ _COLUMNS = ("setting", "users", "value", "reference", "change", "interval", "ver
 def plan_text(question: Question) -> RenderableType:
     """A plan: every trial, every command, what differs from the baseline, what would be touched."""
     sweep, plan = question.sweep, question.plan
+    size = f"{len(plan.trials)} trials in {sweep.blocks} blocks"
     parts: list[RenderableType] = [
-        Text(f"{sweep.name}: {sweep.question}", style="bold"),
-        Text(
-            f"{len(plan.trials)} trials in {sweep.blocks} blocks, seed {sweep.seed}, "
-            f"plan {plan.digest}, on {', '.join(question.hosts)}"
-        ),
-        Text("\nSettings", style="bold"),
+        *_wrapped(f"{sweep.name}: {sweep.question}", style="bold"),
+        Text(f"{size}, seed {sweep.seed}, plan {plan.digest}, on {', '.join(question.hosts)}"),
+        Text("\nSettings: command, and what differs from the baseline", style="bold"),
     ]
     parts += _settings(question)
     parts += [Text("\nTouched on the host", style="bold"), *_touched(question)]
     parts += [Text("\nTrials, in this order", style="bold"), _trials(question)]
-    parts += [Text(f"warning: {warning}", style="yellow") for warning in question.warnings]
+    if question.warnings:
+        parts.append(Text("\nWarnings", style="bold"))
+        for warning in question.warnings:
+            parts += _wrapped(warning, style="yellow", first="  ", rest="    ")
     return Group(*parts)
 
 
+def _wrapped(text: str, *, style: str = "", first: str = "", rest: str = "  ") -> list[Text]:
+    lines = textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [Text(line, style=style) for line in lines]
+
+
 def _settings(question: Question) -> Iterator[Text]:
+    """Every setting once: the baseline first, then arms and levels in the file's order."""
     sweep = question.sweep
-    seen: set[tuple[str, ...]] = set()
-    for trial in sorted(question.plan.trials, key=lambda t: (t.arm != sweep.baseline, t.order)):
-        key = (trial.arm, *trial.levels.values())
-        if key in seen:
-            continue
-        seen.add(key)
-        host = question.hosts[trial.host]
-        name = "+".join(key)
-        yield Text(f"\n{name}" + (" (baseline)" if trial.arm == sweep.baseline else ""))
-        env = engine_env(sweep, host, trial.arm, trial.levels)
-        shown = {k: "***" if looks_secret(k) else v for k, v in env.items()}
-        shown |= dict.fromkeys([*host.env_from, *sweep.engine.env_from], "***")
-        words = [f"{k}={shlex.quote(v)}" for k, v in shown.items()]
-        argv = engine_argv(sweep, host, trial.arm, trial.levels, port="<free port>")
-        yield Text("  " + " ".join([*words, shlex.join(argv)]).replace("'<free port>'", "PORT"))
-        for line in _difference(question, trial.arm, trial.levels):
-            yield Text(f"  {line}", style="green" if line.startswith("+") else "red")
+    arms = [sweep.baseline, *(arm for arm in sweep.arms if arm != sweep.baseline)]
+    host = next(iter(question.hosts.values()))
+    for arm in arms:
+        for levels in combinations(sweep):
+            name = "+".join([arm, *levels.values()])
+            reference = arm == sweep.baseline and levels == reference_levels(sweep)
+            head = Text(f"\n{name}", style="bold")
+            head.append("  (baseline)" if arm == sweep.baseline else "", style="dim")
+            yield head
+            yield from _command(question, host, arm, levels)
+            if not reference:
+                yield from _difference(question, host, arm, levels)
 
 
-def _difference(question: Question, arm: str, levels: dict[str, str]) -> list[str]:
+def _command(question: Question, host: Host, arm: str, levels: dict[str, str]) -> Iterator[Text]:
+    """The command as it can be pasted into a shell; secrets as stars."""
+    sweep = question.sweep
+    env = engine_env(sweep, host, arm, levels)
+    shown = {k: "***" if looks_secret(k) else v for k, v in env.items()}
+    shown |= dict.fromkeys([*host.env_from, *sweep.engine.env_from], "***")
+    argv = engine_argv(
+        sweep,
+        host,
+        arm,
+        levels,
+        port=host.port or "PORT",
+        api_key="***" if host.api_key_from else None,
+    )
+    words = [f"{name}={shlex.quote(value)}" for name, value in shown.items()]
+    words += [shlex.quote(argv[0]), *_pairs(argv[1:])]
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 1 + len(word) <= _WIDTH - 6:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    for index, line in enumerate(lines):
+        indent = "  " if index == 0 else "    "
+        yield Text(f"{indent}{line}" + (" \\" if index < len(lines) - 1 else ""))
+
+
+def _pairs(argv: list[str]) -> Iterator[str]:
+    """Quoted words, an option and its values as one, so that no line breaks between them."""
+    held: list[str] = []
+    for word in argv:
+        if held and word.startswith("-"):
+            yield " ".join(held)
+            held = []
+        held.append(shlex.quote(word))
+    if held:
+        yield " ".join(held)
+
+
+def _difference(question: Question, host: Host, arm: str, levels: dict[str, str]) -> Iterator[Text]:
     """Flags and environment against the baseline under the factors' first levels."""
     sweep = question.sweep
-    first = {factor: next(iter(of)) for factor, of in sweep.factors.items()}
-    host = next(iter(question.hosts.values()))
 
-    def lines(of_arm: str, under: dict[str, str]) -> list[str]:
+    def words(of_arm: str, under: dict[str, str]) -> list[str]:
         env = engine_env(sweep, host, of_arm, under)
         flags = arm_flags(sweep, of_arm, under)
-        shown = [" ".join(flag_words({flag: value})) for flag, value in flags.items()]
-        return sorted(f"{k}={v}" for k, v in env.items()) + sorted(filter(None, shown))
+        given = [shlex.join(flag_words({flag: value})) for flag, value in flags.items()]
+        return [*(f"{name}={shlex.quote(env[name])}" for name in env), *filter(None, given)]
 
-    changed = difflib.ndiff(lines(sweep.baseline, first), lines(arm, levels))
-    return [line for line in changed if line[0] in "+-"]
+    before = words(sweep.baseline, reference_levels(sweep))
+    here = words(arm, levels)
+    for word in before:
+        if word not in here:
+            yield Text(f"  - {word}", style="red")
+    for word in here:
+        if word not in before:
+            yield Text(f"  + {word}", style="green")
 
 
 def _touched(question: Question) -> Iterator[Text]:
     for patch in question.patches:
-        yield Text(
-            f"  patch {patch.name}: {patch.package}/{patch.module}: {patch.class_name} gets "
-            f"{', '.join(patch.method_names)} if it lacks them"
-            + ("" if question.sweep.keep_patch else "; put back after each trial")
+        kept = "" if question.sweep.keep_patch else "; put back after each trial"
+        yield from _item(
+            f"patch {patch.name}: {patch.package}/{patch.module}: {patch.class_name} gets "
+            f"{', '.join(patch.method_names)} if it lacks them{kept}"
         )
     for name, host in question.hosts.items():
         what = (
@@ -95,14 +151,18 @@ def _touched(question: Question) -> Iterator[Text]:
             if host.owns_gpus
             else "only processes that an earlier trial of ours started"
         )
-        yield Text(f"  {name}: would end {what}; others' processes are named and never touched")
-        yield Text(f"  {name}: writes below {host.folder}")
+        yield from _item(f"{name}: would end {what}; others' processes are named and never touched")
+        yield from _item(f"{name}: writes below {host.folder}")
+
+
+def _item(text: str) -> Iterable[Text]:
+    return _wrapped(text, first="  ", rest="    ")
 
 
 def _trials(question: Question) -> Table:
     table = Table(box=None, pad_edge=False)
     for head in ("#", "trial", "host", "intent"):
-        table.add_column(head)
+        table.add_column(head, justify="right" if head == "#" else "left")
     for trial in question.plan.trials:
         table.add_row(str(trial.order), trial.id, trial.host, trial.intent)
     return table

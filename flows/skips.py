@@ -11,7 +11,7 @@ from tasks.record_trial import bare_record
 from tasks.site import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from configs.plan import Trial
     from infra.store import RunFolder
@@ -39,7 +39,7 @@ class Skip(NamedTuple):
     """Whether the skip itself goes on record (the trial has none)."""
 
 
-def why_skip(trial: Trial, wanted: str, records: Sequence[TrialRecord]) -> Skip | None:
+def why_skip(trial: Trial, wanted: str, records: Collection[TrialRecord]) -> Skip | None:
     """Whether a trial need not be run.
 
     Args:

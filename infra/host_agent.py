@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import json
 import posixpath
+import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from infra.agent_file import agent_file
-from infra.errors import AgentBroken, AgentRefusal, ContactLost, HostRebooted
+from infra.errors import AgentBroken, AgentRefusal, ContactLost, FileRefused, HostRebooted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,6 +27,8 @@ T = TypeVar("T")
 
 _REFUSED = 10
 _CALL_S = 20.0
+_BLOCK = 65_536
+_FULL = ("No space left on device", "Disk quota exceeded")
 _INLINE = 32_000  # an argument may hold 128 KiB (MAX_ARG_STRLEN)
 
 
@@ -71,13 +74,12 @@ class HostAgent:
         self._note = note or (lambda _text: None)
         self._file = agent_file()
         self._hello: Hello | None = None
+        self._boot: str | None = None
 
     @property
     def hello(self) -> Hello:
         """Who answers; installs the agent on first use."""
-        if self._hello is None:
-            self._hello = self._patiently(self._install)
-        return self._hello
+        return self._patiently(self._installed)
 
     @property
     def root(self) -> str:
@@ -91,9 +93,7 @@ class HostAgent:
             return home
         return posixpath.join(home, text.removeprefix("~/"))
 
-    def call(
-        self, command: str, /, *, answer_s: float = _CALL_S, **request: Any
-    ) -> dict[str, Any]:
+    def call(self, command: str, /, *, answer_s: float = _CALL_S, **request: Any) -> dict[str, Any]:
         """Asks the agent.
 
         Raises:
@@ -101,10 +101,8 @@ class HostAgent:
             HostRebooted: The host runs another boot than at the start.
             ContactLost: No answer within the patience.
         """
-        boot = self.hello.boot_id
-        answer = self._patiently(lambda: self._ask(command, request, answer_s))
-        if answer.get("boot_id", boot) != boot:
-            raise HostRebooted(f"{self.host.name} was rebooted: what ran there is gone")
+        answer = self._patiently(lambda: self._ask_installed(command, request, answer_s))
+        self._same_boot(answer.get("boot_id"))
         return answer
 
     def wait(
@@ -116,14 +114,27 @@ class HostAgent:
         job: str | None = None,
         seen: str | None = None,
         timeout_s: float = 1.5,
+        quiet_s: float = 0.0,
     ) -> Poll:
-        """Blocks on the host until something changes, two seconds at most; renews the lease."""
+        """Blocks on the host until something changes, two seconds at most; renews the lease.
+
+        Args:
+            folder: The attempt's folder on the host.
+            offset: Where the log was read up to; None: the log is not wanted.
+            holder: Who claims the host; renews that claim too.
+            job: A job whose progress and result are wanted.
+            seen: Token of the last poll, so that only what changed since counts as a change.
+            timeout_s: The longest wait.
+            quiet_s: So long the growth of log and progress wakes nobody: every poll starts a
+                process on the host that is being measured.
+        """
         claim = {"root": self.root, "holder": holder, "lease_s": self.host.lease_s}
         answer = self.call(
             "wait",
             dir=folder,
             offset=offset,
             timeout_s=timeout_s,
+            quiet_s=quiet_s,
             lease_s=self.host.lease_s,
             claim=claim if holder else None,
             job=job,
@@ -141,9 +152,18 @@ class HostAgent:
         )
 
     def put(self, data: bytes, path: str) -> None:
-        """Writes a file on the host, 0600."""
+        """Writes a file on the host, 0600.
+
+        Raises:
+            AgentRefusal: ``disk_full``.
+        """
         self.round_trips += 1
-        self._patiently(lambda: self.shell.put(data, path))
+        try:
+            self._patiently(lambda: self.shell.put(data, path))
+        except FileRefused as error:
+            if self._free_bytes(posixpath.dirname(path)) < len(data) + _BLOCK:
+                raise AgentRefusal("disk_full", str(error), {}) from error
+            raise
 
     def get(self, path: str) -> bytes:
         """Reads a file of the host."""
@@ -218,6 +238,38 @@ class HostAgent:
         """Lets go of the connection; what runs on the host goes on."""
         self.shell.close()
 
+    def _installed(self) -> Hello:
+        if self._hello is None:
+            self._hello = self._install()
+            self._same_boot(self._hello.boot_id)
+        return self._hello
+
+    def _same_boot(self, boot: str | None) -> None:
+        """Notices a reboot, once; afterwards the host is one like any other.
+
+        Raises:
+            HostRebooted: Another boot than at the last answer.
+        """
+        known, self._boot = self._boot, boot or self._boot
+        if boot is not None and known is not None and boot != known:
+            self._hello = None  # its disk may be a new one too
+            raise HostRebooted(f"{self.host.name} was rebooted: what ran there is gone")
+
+    def _ask_installed(
+        self, command: str, request: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        self._installed()
+        try:
+            return self._ask(command, request, timeout_s)
+        except AgentBroken:
+            self._hello = None  # the next use looks whether the program is still there
+            raise
+
+    def _free_bytes(self, folder: str) -> int:
+        """The room on a disk of the host; endless where it does not say."""
+        said = self.shell.run(["df", "-Pk", folder], timeout_s=_CALL_S).out.split()
+        return int(said[-3]) * 1024 if len(said) > 6 and said[-3].isdecimal() else sys.maxsize
+
     def _install(self) -> Hello:
         run = self.shell.run
         home = _text(run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=_CALL_S))
@@ -227,7 +279,8 @@ class HostAgent:
         if run(["test", "-f", path], timeout_s=_CALL_S).code != 0:
             _text(run(["mkdir", "-p", "-m", "0700", root, folder], timeout_s=_CALL_S))
             self.shell.put(self._file.data, path)
-        self._argv = [self.host.agent_python, path]
+        # Isolated and without site-packages: the agent needs neither, and starts in 8 ms, not 40.
+        self._argv = [self.host.agent_python, "-I", "-S", path]
         answer = self._ask("hello", {"root": root}, _CALL_S)
         return Hello(*(answer[field] for field in Hello._fields))
 
@@ -273,6 +326,8 @@ def read_answer(command: str, output: Output) -> dict[str, Any]:
 
 
 def _text(output: Output) -> str:
+    if output.code != 0 and any(words in output.err for words in _FULL):
+        raise AgentRefusal("disk_full", output.err.strip()[:200], {})
     if output.code != 0:
         raise AgentBroken(f"the host's shell: exit {output.code}: {output.err.strip()[:200]}")
     return output.out

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from configs.probe import Stream
+    from infra.host_agent import Poll
     from tasks.follow import Follower
     from tasks.launch import Handle
     from tasks.prompts import Prompt
     from tasks.site import Site
 
 _MARGIN_S = 30.0
+_QUIET_S = 1.0
+_LAST_ROWS_S = 1.0
 
 
 class Text(NamedTuple):
@@ -178,9 +181,13 @@ def _drive(server: Server, load: Load) -> dict[str, Any]:
     )
     site.agent.start(site.folder, job, "drive", request, python=site.python)
     deadline = time.monotonic() + probe.timeout_s + _MARGIN_S
+    dead_since: float | None = None
     while True:
-        followed = follower.poll(job=job)
+        followed = follower.poll(job=job, quiet_s=_QUIET_S)
         state = followed.poll.job or {}
+        if state.get("result") is None and _still_writing(followed.poll, dead_since):
+            dead_since = dead_since or time.monotonic()
+            continue
         if state.get("result") is None:
             follower.raise_if_dead(followed.poll, "probe")
         else:
@@ -198,6 +205,13 @@ def _drive(server: Server, load: Load) -> dict[str, Any]:
         if time.monotonic() > deadline:
             known = failure_of("hang")
             raise failed("probe", known.failure, f"{job} did not end in {probe.timeout_s:g} s")
+
+
+def _still_writing(poll: Poll, dead_since: float | None) -> bool:
+    """Whether the client of a dead engine still writes its last rows (it needs 0.25 s)."""
+    if poll.engine_alive or not (poll.job or {}).get("alive", False):
+        return False
+    return dead_since is None or time.monotonic() - dead_since < _LAST_ROWS_S
 
 
 def _fetch_samples(site: Site, job: str) -> bytes:

@@ -41,7 +41,9 @@ class Follower:
         self._mask = site.mask.stream()
         self._tap: list[bytes] | None = None
 
-    def poll(self, *, job: str | None = None, timeout_s: float = 1.5) -> Followed:
+    def poll(
+        self, *, job: str | None = None, timeout_s: float = 1.5, quiet_s: float = 0.0
+    ) -> Followed:
         """Waits on the host for the next change, two seconds at most; keeps and reads the log."""
         poll = self.site.agent.wait(
             self.site.folder,
@@ -50,6 +52,7 @@ class Follower:
             job=job,
             seen=self._seen,
             timeout_s=timeout_s,
+            quiet_s=quiet_s,
         )
         self._offset, self._seen = poll.offset, poll.seen
         if poll.log:

@@ -31,7 +31,7 @@ class Knobs:
     """
 
     time_scale: float = 4.0
-    start_s: float = 1.0
+    start_s: float = 0.6
     noise_cv: float = 0.003
     seed: int = 1
     release_delay_s: float = 0.0

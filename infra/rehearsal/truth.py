@@ -188,10 +188,11 @@ def expected(arm: Arm, concurrency: int, output_tokens: int, noise: float = 1.0)
         raise ValueError("needs at least one request of at least two output tokens")
     steps = mean_verify_steps(arm.accept_at, output_tokens - 1)
     step = step_s(arm, concurrency) * noise
-    ttft = PREFILL_S
-    # Requests of an unspeculated batch end together, so the next ones find an idle engine;
-    # those of a speculating batch end apart: each next one waits for a step to end, and the
+    # Requests of an unspeculated batch end together, so the next ones find an idle engine: the
+    # first of them starts a step when its prompt is done, the others join when that step ends.
+    # Those of a speculating batch end apart: each next one waits for a step to end, and the
     # others decode in a batch that is smaller by those that wait.
+    ttft = PREFILL_S + step * (concurrency - 1) / concurrency
     if arm.speculation and concurrency > 1:
         for _ in range(_SETTLES):
             ttft = math.ceil(PREFILL_S / step) * step

@@ -1,0 +1,42 @@
+# The verbs of the house; CI calls the same.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo down test check fix unit clean-runs
+
+setup: $(VENV)/.done
+
+# uv reads the lock and installs from pip's index; where pip is set up for another one, so is uv.
+$(VENV)/.done: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	touch $@
+
+demo: setup
+	$(BIN)/eagle3-sweep demo
+
+down: setup
+	$(BIN)/eagle3-sweep down
+
+test: check unit
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/python -m pytest
+
+fix: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Only after a change of pyproject.toml's dependencies.
+lock: setup
+	$(BIN)/uv pip compile pyproject.toml --extra rehearsal --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
