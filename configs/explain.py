@@ -4,124 +4,224 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pydantic import BaseModel
+from configs.names import ENV_PATTERN, NAME_PATTERN, truth_of
+from configs.problems import Said, WrongKeyError
+from configs.schema import all_models, field_model, kinds_of, missing_kinds, siblings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
-_SCALARS = {"bool", "int", "float", "str"}
+_SCALARS: Final = {"bool", "int", "float", "str"}
 # pydantic names a union's variant that has validators "function-after[check(), Name]".
-_WRAPPED = re.compile(r"^function-\w+\[.*?(\w+)\]+$")
+_WRAPPED: Final = re.compile(r"^function-\w+\[.*?(\w+)\]+$")
+_ALLOWED: Final = {
+    NAME_PATTERN: "lower-case letters, digits, '.', '_' and '-' are allowed, a letter or digit first",
+    ENV_PATTERN: "letters, digits and '_' are allowed, no digit first",
+}
+_EMPTY: Final = "must not be empty"
+_BOUNDS: Final = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
 
 
-def explain(error: ValidationError, data: Any, model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """(key path, message) of every error, each once.
+class _Asked(NamedTuple):
+    """What was given, and what was wanted."""
+
+    data: Any
+    written: Mapping[tuple[str | int, ...], str]
+    model: type[BaseModel]
+    kinds: dict[str, str]
+
+
+def explain(
+    error: ValidationError | None,
+    data: Any,
+    written: Mapping[tuple[str | int, ...], str],
+    model: type[BaseModel],
+) -> list[Said]:
+    """Every error, each once, with its key path.
 
     A plain union reports the errors of all of its variants; only those of the variant that the
-    data's ``kind`` names are of use.
+    data's ``kind`` names are of use. Where a union's ``kind`` is missing, pydantic would take the
+    first variant that fits; that is an error here.
+
+    Args:
+        error: What pydantic said, or None if it said nothing.
+        data: The plain data.
+        written: Numbers as they stood in the file, by path.
+        model: What the data was to become.
     """
-    said: set[tuple[str, str]] = set()
-    kinds = dict(_variants(model))
-    for detail in error.errors(include_url=False):
-        found = _one(detail, data, model, kinds)
-        if found is not None and found not in said:
-            said.add(found)
-            yield found
+    unnamed = [
+        Said(f"{where}.kind" if where else "kind", _kind_message(None, known))
+        for where, known in missing_kinds(data, model)
+    ]
+    asked = _Asked(data, written, model, kinds_of(model))
+    details = error.errors(include_url=False) if error else []
+    found = [said for detail in details if (said := _one(detail, asked)) is not None]
+    return list(dict.fromkeys([*unnamed, *_without(found, unnamed)]))
 
 
-def _one(
-    detail: ErrorDetails, data: Any, model: type[BaseModel], kinds: dict[str, str]
-) -> tuple[str, str] | None:
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """What is said of a key that nobody knows."""
+    names = list(known)
+    close = difflib.get_close_matches(key, names, n=1)
+    return f"unknown key: did you mean {close[0]}?" if close else f"unknown key: {_known(names)}"
+
+
+def _known(names: list[str]) -> str:
+    return f"known are {', '.join(names)}" if names else "nothing is expected here"
+
+
+def _without(found: list[Said], unnamed: list[Said]) -> Iterator[Said]:
+    """Errors that do not merely follow from others."""
+    inside = tuple(said.where.removesuffix("kind") for said in unnamed)
+    for said in found:
+        of_unnamed = any(said.where.startswith(place) for place in inside)
+        # A list of which every element is wrong counts as empty.
+        of_elements = said.message == _EMPTY and any(
+            other.where.startswith(f"{said.where}.") for other in found
+        )
+        if not (of_unnamed or of_elements):
+            yield said
+
+
+def _one(detail: ErrorDetails, asked: _Asked) -> Said | None:
     path: list[str] = []
-    here = data
+    place: list[str | int] = []
+    here = asked.data
     for step in detail["loc"]:
         part = _variant_name(step)
-        if isinstance(part, str) and part in kinds and not _has(here, part):
-            asked = here.get("kind") if isinstance(here, dict) else None
-            known = _siblings(part, model)
-            if asked not in known:
-                shown = "is missing" if asked is None else f"{asked!r} is not known"
-                return ".".join([*path, "kind"]), f"{shown}: one of {', '.join(known)}"
-            if asked != kinds[part]:
+        if isinstance(part, str) and part in asked.kinds and not _has(here, part):
+            if not isinstance(here, dict):
+                known = siblings(part, asked.model)
+                return Said(".".join(path), _no_mapping(here, known))
+            if here.get("kind") not in (known := siblings(part, asked.model)):
+                return Said(".".join([*path, "kind"]), _kind_message(here.get("kind"), known))
+            if here["kind"] != asked.kinds[part]:
                 return None
             continue
-        if isinstance(part, str) and part in _SCALARS and not _has(here, part):
-            return ".".join(
-                path
-            ), f"must be true, false, a number, text or a list of them, not {_show(here)}"
-        if part == "[key]":
-            return ".".join(path), _key_message(detail, path)
+        if isinstance(part, str) and (part in _SCALARS or "[" in part) and not _has(here, part):
+            if part == "[key]":
+                return Said(".".join(path), _key_message(detail, path))
+            return Said(".".join(path), _no_flag_value(here))
         path.append(str(part))
+        place.append(part)
         here = _step(here, part)
-    return ".".join(path), _message(detail, path, data, model)
+    wrong = detail.get("ctx", {}).get("error")
+    if isinstance(wrong, WrongKeyError):
+        path.append(wrong.key)
+    return Said(".".join(path), _message(detail, path, asked.written.get(tuple(place)), asked))
 
 
-def _message(
-    detail: ErrorDetails,
-    path: list[str],
-    data: Any,
-    model: type[BaseModel],
-) -> str:
+def _message(detail: ErrorDetails, path: list[str], written: str | None, asked: _Asked) -> str:
     kind, given = detail["type"], detail["input"]
     context = detail.get("ctx", {})
     if kind == "extra_forbidden":
-        known = _keys_at(detail, data, model)
-        close = difflib.get_close_matches(path[-1], known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
-        return f"unknown key: {hint}"
+        owner = _owner(detail, asked)
+        return unknown_key(path[-1], owner.model_fields if owner else ())
     if kind == "missing":
-        return f"is missing{_describe(path[-1], _owner(detail, data, model))}"
+        return f"is missing{_describe(path[-1], _owner(detail, asked))}"
     if kind == "value_error":
         return str(context.get("error", detail["msg"]))
     if kind == "string_pattern_mismatch":
-        return f"{given!r} does not fit: lower-case letters, digits, '.', '_' and '-' are allowed"
-    if kind in {"int_type", "int_from_float"}:
-        return f"must be a whole number, not {_show(given)}"
-    if kind == "float_type":
-        return f"must be a number, not {_show(given)}"
+        pattern = str(context.get("pattern", ""))
+        return f"{given!r} does not fit: {_ALLOWED.get(pattern, f'it must match {pattern}')}"
+    if kind in _BOUNDS:
+        words, key = _BOUNDS[kind]
+        return f"must be {words} {context[key]:g}, not {written or _show(given)}"
+    if kind in {"too_short", "string_too_short"}:
+        return _EMPTY
+    if kind == "string_too_long":
+        return f"has {len(given)} characters: at most {context['max_length']} are allowed"
+    if kind in {"int_type", "int_from_float", "int_parsing"}:
+        return f"must be a whole number, not {written or _show(given)}"
+    if kind in {"float_type", "float_parsing"}:
+        return f"must be a number, not {written or _show(given)}"
     if kind == "string_type":
-        return f"must be text, not {_show(given)}: put it in quotes"
+        quotes = "" if isinstance(given, (dict, list)) else ": put it in quotes"
+        return f"must be text, not {written or _show(given)}{quotes}"
     if kind == "bool_type":
-        return f"must be true or false, not {_show(given)}"
+        return f"must be true or false, not {written or _show(given)}"
     if kind in {"dict_type", "model_type", "model_attributes_type"}:
-        return f"must be a mapping of keys, not {_show(given)}"
+        return f"must be a mapping of keys, not {written or _show(given)}"
     if kind in {"tuple_type", "list_type"}:
-        return f"must be a list, not {_show(given)}: write [{given}]"
+        shown = written or _show(given)
+        return f"must be a list, not {shown}" + _as_list(given, shown)
     if kind == "literal_error":
-        return f"is {_show(given)}: one of {context.get('expected', '')}"
+        return f"is {written or _show(given)}: one of {context.get('expected', '')}"
     text = detail["msg"]
-    return f"{text[0].lower()}{text[1:]}, not {_show(given)}"
+    return f"{text[0].lower()}{text[1:]}, not {written or _show(given)}"
+
+
+def _as_list(given: Any, shown: str) -> str:
+    if isinstance(given, (dict, list)) or given is None:
+        return ""
+    return f": write [{given if isinstance(given, str) else shown}]"
+
+
+def _kind_message(kind: Any, known: list[str]) -> str:
+    names = ", ".join(known)
+    if kind is None:
+        return f"is missing: one of {names}"
+    close = difflib.get_close_matches(str(kind).lower(), known, n=1)
+    hint = f"did you mean {close[0]}? known are {names}" if close else f"one of {names}"
+    return f"{kind!r} is not known: {hint}"
+
+
+def _no_flag_value(given: Any) -> str:
+    shown = "a list that holds lists, mappings or truth values"
+    if not isinstance(given, list):
+        shown = _show(given)
+    return f"must be true, false, a number, text or a list of numbers and texts, not {shown}"
+
+
+def _no_mapping(given: Any, known: list[str]) -> str:
+    if given in known:
+        return f"must be a mapping, not {given!r}: write {{kind: {given}}}"
+    return f"must be a mapping with a kind ({', '.join(known)}), not {_show(given)}"
 
 
 def _key_message(detail: ErrorDetails, path: list[str]) -> str:
     name = path[-1] if path else "?"
     if detail["type"] == "string_pattern_mismatch":
-        return (
-            f"the name {name!r} does not fit: use lower-case letters, digits, '.', '_' and '-' "
-            "(environment variables: letters, digits and '_')"
-        )
+        pattern = str(detail.get("ctx", {}).get("pattern", ""))
+        return f"the name {name!r} does not fit: {_ALLOWED.get(pattern, pattern)}"
+    if detail["type"] == "string_too_long":
+        return f"the name has {len(name)} characters: at most {detail['ctx']['max_length']}"
     return f"the name {name!r} does not fit: {detail['msg']}"
 
 
 def _describe(key: str, holder: type[BaseModel] | None) -> str:
-    """What a missing key would say, from its own docstring."""
-    field = holder.model_fields.get(key) if holder else None
-    if field is None or not field.description:
+    """Who needs a missing key, and what it would say, from its own docstring."""
+    if holder is None or key not in holder.model_fields:
         return ""
-    return ": " + " ".join(field.description.split()).rstrip(".")
+    kind = holder.model_fields.get("kind")
+    needs = f" ({kind.default} needs it)" if kind is not None and kind.default else ""
+    text = holder.model_fields[key].description
+    return needs + (f": {' '.join(text.split()).rstrip('.')}" if text else "")
 
 
 def _show(value: Any) -> str:
     if isinstance(value, bool):
-        return f"{str(value).lower()} (YAML reads a bare true/false as a truth value)"
+        return f"{str(value).lower()} (YAML reads a bare true/false as a boolean)"
     if isinstance(value, (dict, list)):
         return "a mapping" if isinstance(value, dict) else "a list"
-    return "nothing (null)" if value is None else repr(value)
+    if value is None:
+        return "nothing (null)"
+    truth = truth_of(value)
+    if truth is not None:
+        meant = str(truth).lower()
+        return f"{value!r} (a boolean to many readers: a bare {value} is {meant} in YAML 1.1)"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _variant_name(step: str | int) -> str | int:
@@ -141,74 +241,15 @@ def _step(here: Any, part: str | int) -> Any:
     return None
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """All models that an annotation can hold."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-        return
-    if get_origin(annotation) is not None:
-        for inner in get_args(annotation):
-            yield from _models(inner)
-
-
-def _field_model(owner: type[BaseModel] | None, part: str | int) -> type[BaseModel] | None:
-    """The model of a field; inside a mapping or list the element's model stays."""
-    if owner is None or isinstance(part, int):
-        return owner
-    field = owner.model_fields.get(part)
-    if field is None:
-        return owner
-    return next(_models(field.annotation), None)
-
-
-def _all_models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
-    if model in seen:
-        return
-    seen.add(model)
-    yield model
-    for field in model.model_fields.values():
-        for inner in _models(field.annotation):
-            yield from _all_models(inner, seen)
-
-
-def _variants(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    for found in _all_models(model, set()):
-        kind = found.model_fields.get("kind")
-        if kind is not None and isinstance(kind.default, str):
-            yield found.__name__, kind.default
-
-
-def _siblings(name: str, model: type[BaseModel]) -> list[str]:
-    """The kinds of the union that holds this variant."""
-    kinds = dict(_variants(model))
-    for found in _all_models(model, set()):
-        for field in found.model_fields.values():
-            names = [inner.__name__ for inner in _models(field.annotation)]
-            if name in names and len(names) > 1:
-                return [kinds[n] for n in names if n in kinds]
-    return [kinds[name]]
-
-
-def _class(name: str, model: type[BaseModel]) -> type[BaseModel] | None:
-    return next((m for m in _all_models(model, set()) if m.__name__ == name), None)
-
-
-def _keys_at(detail: ErrorDetails, data: Any, model: type[BaseModel]) -> list[str]:
-    """The keys that the model at an unknown key's place has."""
-    owner = _owner(detail, data, model)
-    return list(owner.model_fields) if owner else []
-
-
-def _owner(detail: ErrorDetails, data: Any, model: type[BaseModel]) -> type[BaseModel] | None:
+def _owner(detail: ErrorDetails, asked: _Asked) -> type[BaseModel] | None:
     """The model that the last key of an error's place belongs to."""
-    owner: type[BaseModel] | None = model
-    here = data
-    kinds = dict(_variants(model))
+    owner: type[BaseModel] | None = asked.model
+    here = asked.data
     for step in detail["loc"][:-1]:
         part = _variant_name(step)
-        if isinstance(part, str) and part in kinds and not _has(here, part):
-            owner = _class(part, model)
+        if isinstance(part, str) and part in asked.kinds and not _has(here, part):
+            owner = next((m for m in all_models(asked.model) if m.__name__ == part), None)
             continue
-        owner = _field_model(owner, part)
+        owner = field_model(owner, part)
         here = _step(here, part)
     return owner

@@ -12,16 +12,17 @@ import difflib
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from pydantic import AfterValidator
+
+from configs.names import FlagValue, truth_of, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from configs.names import FlagValue
-
 _TABLE = Path(__file__).parent / "engines" / "sglang-flags.tsv"
-_FULL_NAME = re.compile(r"^[a-z0-9][a-z0-9-]*$")
-_WORDS_FOR_TRUTH = {"yes", "no", "on", "off", "y", "n", "true", "false"}
+_FULL_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 # Set by the product itself; a second way to say the same thing is refused.
 _OURS = {
@@ -30,6 +31,7 @@ _OURS = {
     "port": "the host file's port",
     "api-key": "the host file's api_key_from",
 }
+_SECRETS = {"admin-api-key", "ssl-keyfile-password"}
 _SPECULATION = {
     "speculative-algorithm",
     "speculative-draft-model-path",
@@ -51,6 +53,8 @@ _WHOLE_NUMBERS = {
     "max-total-tokens",
     "page-size",
 }
+# SGLang takes -1 for "no chunks" here.
+_LEAST = {"chunked-prefill-size": -1}
 
 
 class KnownFlag(NamedTuple):
@@ -78,6 +82,29 @@ def known_flags() -> dict[str, KnownFlag]:
         if line and not line.startswith("#")
     )
     return {row[0]: KnownFlag(*row) for row in rows}
+
+
+def _numbers_as_numbers(flags: dict[str, FlagValue]) -> dict[str, FlagValue]:
+    """Whole numbers written as ``"8"`` or ``8.0`` are one setting with ``8``, so one value."""
+    return {
+        flag: whole(value) if canonical(flag) in _WHOLE_NUMBERS else value
+        for flag, value in flags.items()
+    }
+
+
+Flags = Annotated[dict[str, FlagValue], AfterValidator(_numbers_as_numbers)]
+"""Any flags of the engine, by full name without dashes: {tp-size: 8, trust-remote-code: true}."""
+
+
+def flag_value(flags: Mapping[str, FlagValue], name: str) -> FlagValue | None:
+    """The value of a flag under whatever name it is given; None where it is not."""
+    return next((value for flag, value in flags.items() if canonical(flag) == name), None)
+
+
+def whole_flag(flags: Mapping[str, FlagValue], name: str) -> int | None:
+    """The value of a flag that holds a whole number; None where it is not given."""
+    value = flag_value(flags, name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -127,12 +154,16 @@ def unknown_flags(flags: Mapping[str, FlagValue]) -> list[str]:
 
 def _name_problem(flag: str) -> str | None:
     plain = flag.lstrip("-").replace("_", "-").lower()
-    if flag != plain or not _FULL_NAME.match(flag):
-        return f"is not a flag's name: write {plain!r} (no leading dashes, no underscores)"
+    if not _FULL_NAME.fullmatch(plain):
+        return "is not a flag's name: lower-case letters, digits and '-' are allowed"
+    if flag != plain:
+        return f"is not a flag's name: write {plain} (no leading dashes, no underscores)"
     table = known_flags()
     one = canonical(flag)
     if one in _OURS:
         return f"is set elsewhere: use {_OURS[one]}"
+    if one in _SECRETS:
+        return "would put a secret into a file and into every list of processes: leave it out"
     if one in _SPECULATION:
         return "is set by speculation: write it there"
     if flag in table:
@@ -148,13 +179,31 @@ def _name_problem(flag: str) -> str | None:
 
 
 def _value_problem(flag: str, value: FlagValue) -> str | None:
-    if isinstance(value, str) and value.lower() in _WORDS_FOR_TRUTH:
-        right = "true" if value.lower() in {"yes", "on", "y", "true"} else "false"
-        return f"has the word {value!r}: write {right} (YAML 1.2 knows only true and false)"
-    if flag in _WHOLE_NUMBERS and (isinstance(value, bool) or not isinstance(value, int)):
-        return f"must be a whole number, not {value!r}"
+    if flag in _WHOLE_NUMBERS:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return f"must be a whole number, not {_shown(value)}"
+        if value < _LEAST.get(flag, 1):
+            return f"must be at least {_LEAST.get(flag, 1)}, not {value}"
+        return None
     if flag == "mem-fraction-static" and (
         isinstance(value, (bool, str, tuple)) or not 0 < value < 1
     ):
-        return f"must be a number between 0 and 1, not {value!r}"
+        return f"must be a number between 0 and 1, not {_shown(value)}"
+    truth = truth_of(value)
+    if truth is not None:
+        return f"has the word {value!r}: write {str(truth).lower()} (YAML 1.2 knows only these two)"
+    if isinstance(value, tuple):
+        if not value:
+            return "is an empty list: name an element, or leave the flag out"
+        dashed = [text for text in value if isinstance(text, str) and text.startswith("-")]
+        if dashed:
+            return f"has the element {dashed[0]!r}: argparse would take it for another flag"
     return None
+
+
+def _shown(value: FlagValue) -> str:
+    if isinstance(value, bool):
+        return f"{str(value).lower()} (a boolean)"
+    if truth_of(value) is not None:
+        return f"{value!r} (a boolean to many readers of YAML)"
+    return repr(list(value) if isinstance(value, tuple) else value)

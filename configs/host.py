@@ -6,7 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from configs.names import Count, EnvName, Name, Seconds, Text
+from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
+from configs.problems import WrongKeyError
+from configs.secret_names import secret_reason
 from configs.values import Value
 
 
@@ -43,7 +45,7 @@ class Ssh(Value):
     kind: Literal["ssh"] = "ssh"
     host: Text
     """Name or address."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    port: Annotated[Whole, Field(ge=1, le=65535)] = 22
     user: Text
     key: Text | None = None
     """Private key file on the controller; None: the SSH agent's keys."""
@@ -72,6 +74,7 @@ class Host(Value):
     """A GPU host."""
 
     name: Name
+    """The file's name without its ending."""
     connect: Connect
     python: Text
     """The engine's Python on the host, e.g. /opt/sglang/bin/python; relative paths and ~ start
@@ -94,17 +97,17 @@ class Host(Value):
     """Address that the engine listens on."""
     api_key_from: EnvName | None = None
     """Name of the controller's variable that holds the engine's API key."""
-    port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    port: Annotated[Whole, Field(ge=1024, le=65535)] | None = None
     """The engine's port; None: a free one, new for every trial (a server that was killed and
     started again on the same port can hang, sglang#22779)."""
     owns_gpus: bool = False
     """True on a box rented for this alone: every compute process of our own user may be ended.
     False: only processes that an earlier trial of ours started."""
-    lease_s: Annotated[float, Field(ge=10, le=3600)] = 90.0
+    lease_s: Annotated[Number, Field(ge=10, le=3600)] = 90.0
     """If nobody renews it for so long, the engine is stopped on the host."""
-    free_below_mib: Annotated[int, Field(ge=1)] = 1024
+    free_below_mib: Annotated[Whole, Field(ge=1)] = 1024
     """A GPU with less memory in use counts as free."""
-    time_scale: Annotated[float, Field(gt=0)] = 1.0
+    time_scale: Annotated[Number, Field(gt=0)] = 1.0
     """How much faster than real time the host runs; 1 everywhere but on the rehearsal host.
     Applied in one place, where samples are read (tasks/samples.py)."""
     rehearsal: bool = False
@@ -113,15 +116,24 @@ class Host(Value):
     @model_validator(mode="after")
     def _only_the_rehearsal_is_scaled(self) -> Self:
         if self.time_scale != 1.0 and not self.rehearsal:
-            raise ValueError("time_scale is for the rehearsal host alone: leave it out")
+            raise WrongKeyError("time_scale", "is for the rehearsal host alone: leave it out")
         return self
 
     @model_validator(mode="after")
     def _open_needs_a_key(self) -> Self:
         local = self.listen in {"127.0.0.1", "::1", "localhost"}
         if not local and self.api_key_from is None:
-            raise ValueError(
-                f"listen: {self.listen} opens the engine to the network without an API key: "
-                "listen on 127.0.0.1, or name the key's variable in api_key_from"
+            raise WrongKeyError(
+                "listen",
+                f"{self.listen} opens the engine to the network without an API key: "
+                "listen on 127.0.0.1, or name the key's variable in api_key_from",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _secrets_by_name(self) -> Self:
+        for name, value in self.env.items():
+            reason = secret_reason(name, value)
+            if reason is not None:
+                raise WrongKeyError(f"env.{name}", reason)
         return self

@@ -8,7 +8,8 @@ import json
 import random
 from typing import TYPE_CHECKING
 
-from configs.rules import arm_flags
+from configs.flags import canonical
+from configs.layers import arm_flags
 from configs.values import Value
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def intent(sweep: Sweep, arm: str, levels: Mapping[str, str], contents: Mapping[
             "env": arm_env(sweep, arm, levels),
             "speculation": sweep.arms[arm].speculation.model_dump(mode="json"),
             "patches": sorted(sweep.patches),
+            "seed": sweep.seed,  # of the choice of prompts
             "probes": {name: p.model_dump(mode="json") for name, p in sweep.probes.items()},
             "contents": dict(sorted(contents.items())),
         }
@@ -123,7 +125,12 @@ def hash_of(value: object) -> str:
 
 
 def _sorted_flags(flags: Mapping[str, FlagValue]) -> list[tuple[str, str]]:
-    return sorted((flag, repr(value)) for flag, value in flags.items())
+    """One form for one command: order and aliases do not matter, ``false`` leaves a flag out."""
+    return sorted(
+        (canonical(flag), "" if value is True else repr(value))
+        for flag, value in flags.items()
+        if value is not False
+    )
 
 
 def _key(levels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

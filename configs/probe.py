@@ -6,15 +6,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from configs.names import Count, Seconds, Text
+from configs.names import Count, Number, Seconds, Text
+from configs.problems import WrongKeyError
 from configs.values import Value
 
 
 class Sampling(Value):
     """How tokens are chosen; part of the fingerprint, never compared across."""
 
-    temperature: Annotated[float, Field(ge=0, le=5)] = 0.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    temperature: Annotated[Number, Field(ge=0, le=5)] = 0.0
+    top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
     max_new_tokens: Count = 256
     """Output limit per request (tokens)."""
     ignore_eos: bool = False
@@ -34,7 +35,7 @@ class Template(Value):
 class WarmUp(Value):
     """Traffic before a probe, kept apart from it."""
 
-    per_slot: Annotated[int, Field(ge=1)] = 2
+    per_slot: Count = 2
     """Requests per concurrent slot (pitfalls 14: two per slot)."""
     max_new_tokens: Count = 32
 
@@ -66,7 +67,8 @@ class Stream(Value):
     def _ladder_without_repeats(self) -> Self:
         repeated = sorted({c for c in self.concurrency if self.concurrency.count(c) > 1})
         if repeated:
-            raise ValueError(f"concurrency {repeated} stands twice: name each level once")
+            shown = ", ".join(map(str, repeated))
+            raise WrongKeyError("concurrency", f"{shown} stands twice: name each level once")
         return self
 
     def requests(self, concurrency: int) -> int:

@@ -27,9 +27,24 @@ class Problem(NamedTuple):
         )
 
 
+class Said(NamedTuple):
+    """A problem or a warning about one key of a value, whatever file it came from."""
+
+    where: str
+    message: str
+
+
 class ConfigError(Exception):
     """A user's mistake in a file: printed without a traceback, exit code 2."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class WrongKeyError(ValueError):
+    """Raised by a check over several keys, to name the one that is to be changed."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        super().__init__(message)

@@ -2,66 +2,58 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import difflib
 import json
+import warnings
 from io import StringIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLWarning
 
 from configs.explain import explain
+from configs.find import SHIPPED, every_file, find, stem
 from configs.host import Host
 from configs.patch import Patch
+from configs.plain import Plain, Where, plain_of
 from configs.problems import ConfigError, Problem
 from configs.rules import problems as sweep_problems
 from configs.sweep import Sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
     from configs.values import Value
 
+__all__ = [
+    "SHIPPED",
+    "Document",
+    "check_sweep",
+    "every_file",
+    "find",
+    "line_of",
+    "parse",
+    "parse_document",
+    "parse_sweep",
+    "read_document",
+    "read_host",
+    "read_patch",
+    "read_sweep",
+    "to_yaml",
+]
+
 T = TypeVar("T", bound="Value")
 
-SHIPPED = Path(__file__).parent
+_MOST_CHARACTERS: Final = 1_000_000  # the reader needs about a second for 100,000
 
 
 class Document(NamedTuple):
-    """A parsed file: plain data, and where each key stands."""
+    """A parsed file: plain data, where each key stands, and how each number was written."""
 
     data: Any
-    lines: dict[tuple[str | int, ...], int]
-
-
-def find(room: str, name: str) -> Path:
-    """The file of a sweep, host or patch by its name, or by its path.
-
-    Names are looked up in ./configs/<room>/ first, then among the shipped files, so that an
-    installed package can be used from any folder.
-
-    Raises:
-        ConfigError: No such file; names those that there are.
-    """
-    direct = Path(name).expanduser()
-    if direct.suffix in {".yaml", ".yml", ".example"} or "/" in name:
-        if direct.is_file():
-            return direct
-        raise ConfigError([Problem(name, "", "no such file")])
-    folders = [Path("configs") / room, SHIPPED / room]
-    for folder in folders:
-        path = folder / f"{name}.yaml"
-        if path.is_file():
-            return path
-    there = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
-    close = difflib.get_close_matches(name, there, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(there) or 'none'}"
-    raise ConfigError([Problem(f"configs/{room}/{name}.yaml", "", f"no such file: {hint}")])
+    lines: dict[Where, int]
+    written: dict[Where, str]
 
 
 def read_sweep(name: str) -> Sweep:
@@ -71,19 +63,24 @@ def read_sweep(name: str) -> Sweep:
         ConfigError: Everything that is wrong with the file, at once.
     """
     path = find("sweeps", name)
-    document = _parse(path)
-    sweep = _validate(Sweep, document, path)
-    _refuse(str(path), document, sweep)
-    return sweep
+    return _sweep(read_document(path), str(path))
 
 
 def read_host(name: str) -> Host:
-    """The host of this name or path."""
+    """The host of this name or path.
+
+    Raises:
+        ConfigError: Everything that is wrong with the file, at once.
+    """
     return _read(Host, "hosts", name)
 
 
 def read_patch(name: str) -> Patch:
-    """The patch of this name or path."""
+    """The patch of this name or path.
+
+    Raises:
+        ConfigError: Everything that is wrong with the file, at once.
+    """
     return _read(Patch, "patches", name)
 
 
@@ -100,153 +97,177 @@ def check_sweep(sweep: Sweep, host: Host | None = None, file: str = "sweep") -> 
 
 def parse_sweep(text: str, file: str) -> Sweep:
     """The sweep in a text, for tests and forms; errors as from a file."""
-    document = _load(text, file)
-    sweep = _validate(Sweep, document, Path(file))
-    _refuse(file, document, sweep)
-    return sweep
+    return _sweep(parse_document(text, file), file)
+
+
+def parse(model: type[T], text: str, file: str) -> T:
+    """A value of any kind in a text; errors as from a file.
+
+    Raises:
+        ConfigError: Everything that is wrong with the text, at once.
+    """
+    return _validate(model, parse_document(text, file), file)
 
 
 def to_yaml(value: Value) -> str:
-    """A value as YAML text, as a user would write it (defaults left out)."""
+    """A value as YAML text that reads back as the same value (defaults left out)."""
     yaml = YAML()
     yaml.default_flow_style = False
+    yaml.width = 10_000
     out = StringIO()
-    yaml.dump(value.model_dump(mode="json", exclude_defaults=True), out)
+    whole = value.model_dump(mode="json")
+    yaml.dump(_with_kinds(value.model_dump(mode="json", exclude_defaults=True), whole), out)
     return out.getvalue()
+
+
+def line_of(document: Document, where: str) -> int | None:
+    """The line of a dotted path, or of the nearest key above it.
+
+    Names may hold dots (``arms.k2.5.flags``), so every way to cut the path is tried.
+    """
+    return max(
+        (
+            (len(place), line)
+            for place, line in document.lines.items()
+            if f"{where}.".startswith(".".join(map(str, place)) + ".")
+        ),
+        default=(0, None),
+    )[1]
+
+
+def read_document(path: Path) -> Document:
+    """The plain data of a file.
+
+    Raises:
+        ConfigError: It cannot be read, or is not YAML with a mapping in it.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError([Problem(str(path), "", f"cannot be read: {error.strerror}")]) from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        message = f"is not UTF-8 (byte {error.start}): save it as UTF-8"
+        raise ConfigError([Problem(str(path), "", message, line)]) from error
+    return parse_document(text, str(path))
+
+
+def parse_document(text: str, file: str) -> Document:
+    """The plain data of a text.
+
+    Raises:
+        ConfigError: It is not YAML 1.2 with a mapping in it, or says what JSON cannot.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise ConfigError([Problem(file, "", "is longer than a million characters")])
+    tree = _compose(text.removeprefix("\ufeff"), file)
+    if tree is None:
+        raise ConfigError([Problem(file, "", "empty file: a mapping of keys is expected")])
+    plain = plain_of(tree)
+    if plain.wrong:
+        raise ConfigError([Problem(file, *said) for said in plain.wrong])
+    return _document(plain, file)
+
+
+def _document(plain: Plain, file: str) -> Document:
+    if plain.data is None:
+        raise ConfigError([Problem(file, "", "empty file: a mapping of keys is expected")])
+    if not isinstance(plain.data, dict):
+        kind = "list" if isinstance(plain.data, list) else "single value"
+        raise ConfigError([Problem(file, "", f"is a {kind}: a mapping of keys is expected", 1)])
+    return Document(plain.data, plain.lines, plain.written)
+
+
+def _compose(text: str, file: str) -> Any:
+    """The tree of YAML nodes in a text, or None for an empty one."""
+    directive = next((n for n, line in enumerate(text.splitlines(), 1) if line[:1] == "%"), None)
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        with warnings.catch_warnings():
+            # An anchor that is given twice means the nearer one above it, as YAML says.
+            warnings.simplefilter("ignore", YAMLWarning)
+            tree = yaml.compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else None
+        raise ConfigError([Problem(file, "", _yaml_advice(text, line, error), line)]) from error
+    except YAMLError as error:
+        said = str(error).splitlines()[0]
+        raise ConfigError([Problem(file, "", f"is not YAML: {said}")]) from error
+    except RecursionError as error:
+        raise ConfigError([Problem(file, "", "is not YAML: nested too deeply")]) from error
+    except Exception as error:  # the library's own faults on hostile text: still the file's fault
+        raise ConfigError([Problem(file, "", f"is not YAML: {error}")]) from error
+    if directive is not None and yaml.resolver.processing_version != (1, 2):
+        message = "asks for another YAML than 1.2: take the line out"
+        raise ConfigError([Problem(file, "", message, directive)])
+    return tree
+
+
+def _yaml_advice(text: str, line: int | None, error: MarkedYAMLError) -> str:
+    lines = text.splitlines()
+    shown = lines[line - 1] if line and line <= len(lines) else ""
+    problem = str(error.problem or error.context or error)
+    if "\t" in shown[: len(shown) - len(shown.lstrip())] or "'\\t'" in problem:
+        return "is not YAML: tab used for indentation: use spaces"
+    if "mapping values are not allowed" in problem:
+        return "is not YAML: a second ':' in one value, or wrong indentation: put text in quotes"
+    if "another document" in problem or "single document" in problem:
+        return "holds more than one document (---): keep one"
+    if problem.startswith("found undefined alias") or "cannot start any token" in problem:
+        return f"is not YAML: {problem}: put text that starts with * & @ ` % in quotes"
+    return f"is not YAML: {error.context + ': ' if error.context else ''}{problem}"
 
 
 def _read(model: type[T], room: str, name: str) -> T:
     path = find(room, name)
-    value = _validate(model, _parse(path), path)
-    stem = path.name.split(".")[0]
-    if getattr(value, "name", stem) != stem:
-        message = f"says {value.name!r}, the file is called {stem!r}: make them equal"  # type: ignore[attr-defined]
-        raise ConfigError([Problem(str(path), "name", message)])
+    document = read_document(path)
+    value = _validate(model, document, str(path))
+    said = getattr(value, "name", stem(path))
+    if said != stem(path):
+        message = f"says {said!r}, the file is called {stem(path)!r}: make them equal"
+        raise ConfigError([Problem(str(path), "name", message, line_of(document, "name"))])
     return value
 
 
-def _refuse(file: str, document: Document, sweep: Sweep) -> None:
+def _sweep(document: Document, file: str) -> Sweep:
+    sweep = _validate(Sweep, document, file)
     found = [
         Problem(file, said.where, said.message, line_of(document, said.where))
         for said in sweep_problems(sweep)
     ]
     if found:
         raise ConfigError(found)
+    return sweep
 
 
-def line_of(document: Document, where: str) -> int | None:
-    """The line of a dotted path, or of the nearest key above it."""
-    parts: tuple[str | int, ...] = tuple(int(p) if p.isdigit() else p for p in where.split("."))
-    while parts:
-        for candidate in (parts, tuple(str(p) for p in parts)):
-            if candidate in document.lines:
-                return document.lines[candidate]
-        parts = parts[:-1]
-    return None
-
-
-def _parse(path: Path) -> Document:
+def _validate(model: type[T], document: Document, file: str) -> T:
+    read: Callable[..., T] = TypeAdapter(model).validate_json
+    error: ValidationError | None = None
+    value: T | None = None
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        message = f"is not UTF-8 (byte {error.start}): save it as UTF-8"
-        raise ConfigError([Problem(str(path), "", message)]) from error
-    except OSError as error:
-        raise ConfigError([Problem(str(path), "", f"cannot be read: {error.strerror}")]) from error
-    return _load(text, str(path))
-
-
-def _load(text: str, file: str) -> Document:
-    yaml = YAML(typ="rt", pure=True)
-    try:
-        tree = yaml.load(text)
-    except DuplicateKeyError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        key = str(error.problem).split('"')[1] if '"' in str(error.problem) else "a key"
-        raise ConfigError(
-            [Problem(file, key, "stands twice in one mapping: keep one", line)]
-        ) from error
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else None
-        raise ConfigError([Problem(file, "", _yaml_advice(text, line, error), line)]) from error
-    except YAMLError as error:
-        raise ConfigError([Problem(file, "", f"is not YAML: {error}")]) from error
-    if tree is None:
-        raise ConfigError([Problem(file, "", "empty file: a mapping of keys is expected")])
-    if not isinstance(tree, CommentedMap):
-        kind = "list" if isinstance(tree, CommentedSeq) else type(tree).__name__
-        raise ConfigError([Problem(file, "", f"is a {kind}: a mapping of keys is expected")])
-    lines: dict[tuple[str | int, ...], int] = {}
-    wrong: list[Problem] = []
-    data = _plain(tree, (), lines, wrong, file)
-    if wrong:
-        raise ConfigError(wrong)
-    return Document(data, lines)
-
-
-def _yaml_advice(text: str, line: int | None, error: MarkedYAMLError) -> str:
-    shown = text.splitlines()[line - 1] if line and line <= len(text.splitlines()) else ""
-    if "\t" in shown[: len(shown) - len(shown.lstrip())] or "'\\t'" in str(error.problem):
-        return "is not YAML: tab used for indentation: use spaces"
-    return f"is not YAML: {error.problem or error.context or error}"
-
-
-def _plain(
-    node: Any,
-    where: tuple[str | int, ...],
-    lines: dict[tuple[str | int, ...], int],
-    wrong: list[Problem],
-    file: str,
-) -> Any:
-    """Plain data of a node; notes lines, and what JSON cannot say."""
-    dotted = ".".join(map(str, where))
-    if isinstance(node, CommentedMap):
-        plain: dict[str, Any] = {}
-        for key, value in node.items():
-            at = (*where, key)
-            line = node.lc.key(key)[0] + 1 if key in node.lc.data else None
-            if not isinstance(key, str):
-                message = f"the key {key!r} is not text: put it in quotes"
-                wrong.append(Problem(file, dotted, message, line))
-                continue
-            if line:
-                lines[at] = line
-            plain[key] = _plain(value, at, lines, wrong, file)
-        return plain
-    if isinstance(node, CommentedSeq):
-        return [
-            _plain(value, (*where, index), lines, wrong, file) for index, value in enumerate(node)
-        ]
-    if isinstance(node, (dt.date, dt.datetime)):
-        wrong.append(Problem(file, dotted, "is read as a date: put it in quotes", lines.get(where)))
-        return str(node)
-    if isinstance(node, bool) or node is None:
-        return node
-    for kind in (int, float, str):
-        if isinstance(node, kind):
-            return kind(node)
-    wrong.append(Problem(file, dotted, f"has a value of kind {type(node).__name__}"))
-    return None
-
-
-def _validate(model: type[T], document: Document, path: Path) -> T:
-    try:
-        # Through JSON in strict mode: lists become tuples, and nothing else is bent to fit
-        # (a bare `yes`, a 0.10 that was meant as text, true where a number is wanted).
-        text = json.dumps(document.data)
-        return TypeAdapter(model).validate_json(text, strict=True)
-    except ValueError as error:
-        if not isinstance(error, ValidationError):
-            message = "holds a number that is not finite: write an ordinary one"
-            raise ConfigError([Problem(str(path), "", message)]) from error
-        found = [
-            Problem(str(path), where, message, line_of(document, where))
-            for where, message in explain(error, document.data, model)
-        ]
+        # Through JSON in strict mode: lists become tuples, and nothing else is bent to fit (a
+        # bare `yes`, a 0.10 that was meant as text, true where a number is wanted); what may be
+        # written in two ways says so itself (configs/names.py).
+        value = read(json.dumps(document.data), strict=True)
+    except ValidationError as caught:
+        error = caught
+    found = [
+        Problem(file, said.where, said.message, line_of(document, said.where))
+        for said in explain(error, document.data, document.written, model)
+    ]
+    if value is None or found:
         raise ConfigError(found) from error
+    return value
 
 
-def every_file(room: str) -> Iterator[Path]:
-    """All shipped files of a room, for the test that reads and plans each of them."""
-    yield from sorted((SHIPPED / room).glob("*.yaml*"))
+def _with_kinds(short: Any, whole: Any) -> Any:
+    """Puts back every ``kind``: it is a default of its class, and tells the classes apart."""
+    if isinstance(short, dict):
+        kind = {"kind": whole["kind"]} if "kind" in whole else {}
+        return kind | {key: _with_kinds(value, whole[key]) for key, value in short.items()}
+    if isinstance(short, list):
+        return [_with_kinds(a, b) for a, b in zip(short, whole, strict=True)]
+    return short

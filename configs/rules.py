@@ -2,204 +2,207 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
-from configs.flags import canonical, flag_problems, unknown_flags
-from configs.speculation import Off, drafter_of, speculation_flags
+from configs.cautions import warnings
+from configs.fairness import LIMIT, LIMIT_WHEN_SPECULATING, unfairness
+from configs.flags import canonical, flag_problems, flag_value, whole_flag
+from configs.host import Ssh
+from configs.layers import (
+    arm_flags,
+    levels_of,
+    model_paths,
+    place_of,
+    places,
+    single_changes,
+)
+from configs.problems import Said
+from configs.secret_names import looks_secret, secret_reason
+from configs.speculation import Off
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from configs.host import Host
-    from configs.names import FlagValue
-    from configs.sweep import Level, Sweep
+    from configs.sweep import Sweep
 
-# Where a word in a variable's name says that its value is a secret.
-_SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "ACCESS_KEY", "CREDENTIAL")
+__all__ = ["Said", "arm_flags", "host_problems", "looks_secret", "problems", "warnings"]
 
-# Written by SGLang itself, whatever the user sets (0.5.9 engine.py:806-819, 0.5.23 1878-1921).
-OVERWRITTEN = {"CUDA_DEVICE_MAX_CONNECTIONS": "SGLang sets it to 8 always"}
-
-
-class Said(NamedTuple):
-    """A problem or a warning about one key of a sweep."""
-
-    where: str
-    message: str
+_LONGEST_ID: Final = 150  # of a trial, which becomes a folder
+_MOST_TRIALS: Final = 20_000
+_RANDOM: Final = {"random", "random-ids"}
+# Set by the product for every engine: without them its processes could not be found again.
+_OURS: Final = {"SPT_NOENV", "PYTHONUNBUFFERED"}
 
 
 def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
     """Everything that makes a sweep senseless or unfair; empty when it may run."""
-    return [
+    found = [
         *_names(sweep),
+        *_trial_ids(sweep),
         *_flags(sweep),
         *_environments(sweep),
-        *_fairness(sweep),
-        *(_on_host(sweep, host) if host else ()),
+        *_paths(sweep),
+        *_prompts(sweep),
     ]
+    if not found:  # the rest relies on all of that
+        found += [*unfairness(sweep), *_limits(sweep), *(_on_host(sweep, host) if host else ())]
+    return found
 
 
-def warnings(sweep: Sweep) -> list[Said]:
-    """What may run but should be known before the night is spent on it."""
-    return [
-        *_unknown_flags(sweep),
-        *_graph_limits(sweep),
-        *_acceptance(sweep),
-        *_overwritten(sweep),
-    ]
+def host_problems(hosts: Sequence[Host]) -> list[Said]:
+    """What is wrong with several hosts of one sweep together."""
+    found = []
+    for index, host in enumerate(hosts):
+        for before, other in enumerate(hosts[:index]):
+            if _address(host) == _address(other) is not None and host.port == other.port:
+                port = f" and port {host.port}" if host.port else ""
+                found.append(
+                    Said(
+                        f"hosts.{index}.port",
+                        f"same host{port} as hosts.{before}: 2 engines cannot share it; name "
+                        "the machine once, or give the engines ports of their own",
+                    )
+                )
+    return found
 
 
-def arm_flags(sweep: Sweep, arm: str, levels: dict[str, str]) -> dict[str, FlagValue]:
-    """The flags of one arm under these levels: the engine's, the arm's, then the levels'."""
-    merged: dict[str, FlagValue] = {}
-    layers = [sweep.engine.flags, sweep.arms[arm].flags]
-    layers += [sweep.factors[factor][level].flags for factor, level in levels.items()]
-    for layer in layers:
-        for flag, value in layer.items():
-            merged = {k: v for k, v in merged.items() if canonical(k) != canonical(flag)}
-            merged[flag] = value
-    return merged | speculation_flags(sweep.arms[arm].speculation)
-
-
-def _levels(sweep: Sweep) -> Iterator[tuple[str, Level]]:
-    for factor, levels in sweep.factors.items():
-        for name, level in levels.items():
-            yield f"factors.{factor}.{name}", level
+def _address(host: Host) -> tuple[str, int, str] | None:
+    connect = host.connect
+    return (connect.host, connect.port, host.python) if isinstance(connect, Ssh) else None
 
 
 def _names(sweep: Sweep) -> Iterator[Said]:
     if sweep.baseline not in sweep.arms:
         yield Said(
-            "baseline", f"no arm is called {sweep.baseline!r}: name one of {_list(sweep.arms)}"
+            "baseline",
+            f"no arm is called {sweep.baseline!r}: name one of {', '.join(sweep.arms)}",
         )
     for factor, levels in sweep.factors.items():
         if not levels:
             yield Said(f"factors.{factor}", "has no levels: name at least one")
     for seen, group in (("hosts", sweep.hosts), ("patches", sweep.patches)):
-        for name in sorted({n for n in group if group.count(n) > 1}):
-            yield Said(seen, f"{name} stands twice: name it once")
+        for name, count in Counter(group).items():
+            if count > 1:
+                yield Said(seen, f"{name} stands twice: name it once")
+
+
+def _trial_ids(sweep: Sweep) -> Iterator[Said]:
+    """A trial is called b01-<arm>-<level>...; two must not have one name, nor a too long one."""
+    settings = math.prod([len(sweep.arms), *(len(levels) for levels in sweep.factors.values())])
+    if settings * sweep.blocks > _MOST_TRIALS:
+        yield Said(
+            "factors",
+            f"the sweep has {settings * sweep.blocks:,} trials, each a start of the engine: "
+            f"{_MOST_TRIALS:,} at most; cross fewer factors",
+        )
+        return
+    longest = max(map(len, sweep.arms))
+    longest += sum(1 + max(map(len, levels), default=0) for levels in sweep.factors.values())
+    if longest > _LONGEST_ID:
+        yield Said(
+            "arms",
+            f"an arm and its levels have names of {longest} characters together, which would "
+            f"name a folder: {_LONGEST_ID} at most, so shorten them",
+        )
+    names: set[str] = set(sweep.arms)
+    for factor, levels in sweep.factors.items():
+        joined = [f"{name}-{level}" for name in names for level in levels]
+        twice = [name for name, count in Counter(joined).items() if count > 1]
+        if twice:
+            yield Said(
+                f"factors.{factor}",
+                f"two settings would both be called {min(twice)}: rename an arm or a level "
+                "(their names are joined by '-')",
+            )
+            return
+        names = set(joined)
 
 
 def _flags(sweep: Sweep) -> Iterator[Said]:
-    places = [("engine.flags", sweep.engine.flags)]
-    places += [(f"arms.{name}.flags", arm.flags) for name, arm in sweep.arms.items()]
-    places += [(f"{where}.flags", level.flags) for where, level in _levels(sweep)]
-    for where, flags in places:
-        for flag, message in flag_problems(flags):
-            yield Said(f"{where}.{flag}", message)
-    yield from _level_collisions(sweep)
-
-
-def _level_collisions(sweep: Sweep) -> Iterator[Said]:
-    """Two factors that set one thing: the order of the file would decide silently."""
+    for place in places(sweep):
+        for flag, message in flag_problems(place.flags):
+            yield Said(f"{place.where}.flags.{flag}", message)
     owner: dict[str, str] = {}
-    for where, level in _levels(sweep):
+    for where, level in levels_of(sweep):
+        # Two factors that set one thing: the order of the file would decide silently.
         factor = where.split(".")[1]
         for thing in [canonical(flag) for flag in level.flags] + list(level.env):
-            first = owner.setdefault(thing, factor)
-            if first != factor:
-                yield Said(where, f"sets {thing}, which factor {first} sets too: keep it in one")
+            first = owner.setdefault(thing, where)
+            if not first.startswith(f"factors.{factor}."):
+                other = first.split(".")[1]
+                yield Said(where, f"sets {thing}, which factor {other} sets too: keep it in one")
 
 
 def _environments(sweep: Sweep) -> Iterator[Said]:
-    places = [("engine.env", sweep.engine.env)]
-    places += [(f"arms.{name}.env", arm.env) for name, arm in sweep.arms.items()]
-    places += [(f"{where}.env", level.env) for where, level in _levels(sweep)]
-    for where, env in places:
-        for name in env:
-            if looks_secret(name):
-                yield Said(
-                    f"{where}.{name}",
-                    "looks like a secret written into a file: name it under env_from, and set it "
-                    "in the controller's environment",
-                )
+    for place in places(sweep):
+        for name, value in place.env.items():
+            reason = secret_reason(name, value)
+            if reason is None and name in _OURS:
+                reason = "is set by us, to find the engine's processes again: leave it out"
+            if reason is not None:
+                yield Said(f"{place.where}.env.{name}", reason)
 
 
-def looks_secret(name: str) -> bool:
-    """Whether a variable's name says that its value must not be written anywhere."""
-    return any(word in name.upper() for word in _SECRET_WORDS)
+def _paths(sweep: Sweep) -> Iterator[Said]:
+    for where, folder in model_paths(sweep).items():
+        if folder.startswith("~"):
+            yield Said(where, "~ is not expanded, since no shell runs it: write the whole path")
+        elif folder != folder.strip():
+            yield Said(where, f"{folder!r} begins or ends with a space: take it out")
+        elif where != "engine.model" and folder == sweep.engine.model:
+            yield Said(where, "is the target itself: name the drafter's folder")
 
 
-def _fairness(sweep: Sweep) -> Iterator[Said]:
-    if sweep.baseline not in sweep.arms:
-        return
-    speculating = any(not isinstance(arm.speculation, Off) for arm in sweep.arms.values())
-    first_levels = {
-        factor: next(iter(levels)) for factor, levels in sweep.factors.items() if levels
-    }
+def _prompts(sweep: Sweep) -> Iterator[Said]:
+    for name, probe in sweep.probes.items():
+        if probe.prompts in _RANDOM:
+            yield Said(
+                f"probes.{name}.prompts",
+                "random token prompts say little about acceptance and are not made here: name a "
+                "set (mixed) or a JSONL file of your own",
+            )
+
+
+def _limits(sweep: Sweep) -> Iterator[Said]:
+    """The server's limit on running requests, where it is below what the probes ask for."""
     most = max(max(probe.concurrency) for probe in sweep.probes.values())
-    limits = {
-        name: arm_flags(sweep, name, first_levels).get("max-running-requests")
-        for name in sweep.arms
-    }
-    unset = [name for name, limit in limits.items() if limit is None]
-    if unset and speculating:
+    low: dict[tuple[str, int], list[str]] = {}
+    for levels in single_changes(sweep):
+        for name, arm in sweep.arms.items():
+            limit = whole_flag(arm_flags(sweep, name, levels), LIMIT)
+            if limit is None and not isinstance(arm.speculation, Off):
+                limit = LIMIT_WHEN_SPECULATING
+            if limit is not None and limit < most:
+                where = place_of(sweep, name, levels, LIMIT)
+                arms = low.setdefault((where, limit), [])
+                arms += [name] if name not in arms else []
+    for (where, limit), arms in low.items():
         yield Said(
-            "engine.flags.max-running-requests",
-            f"is not set for {_list(unset)}: SGLang cuts it to 48 when speculating and not "
-            f"otherwise, so the arms would not be comparable; set it for all, to at least {most}",
-        )
-    for limit in sorted({x for x in limits.values() if isinstance(x, int) and x < most}):
-        low = [name for name, x in limits.items() if x == limit]
-        yield Said(
-            "engine.flags.max-running-requests",
-            f"{limit} (for {_list(low)}) is below the probes' concurrency {most}: requests would "
-            f"queue; raise it to {most} or lower the concurrency",
+            where,
+            f"{limit} (for {', '.join(arms)}) is below the probes' concurrency {most}: requests "
+            f"would queue; raise it to {most} or lower the concurrency",
         )
 
 
 def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
-    for name in sweep.arms:
-        flags = arm_flags(sweep, name, {})
-        ways = 1
-        for flag in ("tp-size", "pp-size"):
-            size = flags.get(flag, 1)
-            ways *= size if isinstance(size, int) else 1
-        if ways > host.gpus:
-            yield Said(
-                f"arms.{name}",
-                f"asks for {ways} GPUs, host {host.name} has {host.gpus}: lower tp-size",
-            )
-
-
-def _unknown_flags(sweep: Sweep) -> Iterator[Said]:
-    for name, arm in sweep.arms.items():
-        for flag in unknown_flags({**sweep.engine.flags, **arm.flags}):
-            yield Said(f"arms.{name}.flags.{flag}", "no SGLang release known here has this flag")
-
-
-def _graph_limits(sweep: Sweep) -> Iterator[Said]:
-    for name in sweep.arms:
-        flags = arm_flags(sweep, name, {})
-        limit = flags.get("cuda-graph-max-bs", flags.get("cuda-graph-max-bs-decode"))
-        if not isinstance(limit, int):
-            continue
-        above = sorted({c for p in sweep.probes.values() for c in p.concurrency if c > limit})
-        if above:
-            yield Said(
-                f"arms.{name}",
-                f"concurrency {_list(map(str, above))} exceeds cuda-graph-max-bs {limit}: decode "
-                "falls back to eager mode",
-            )
-
-
-def _acceptance(sweep: Sweep) -> Iterator[Said]:
-    for name, probe in sweep.probes.items():
-        tokens = probe.sampling.max_new_tokens
-        if tokens < 40 and any(drafter_of(arm.speculation) for arm in sweep.arms.values()):
-            yield Said(
-                f"probes.{name}",
-                f"{tokens} output tokens are fewer than 40 decode steps: acceptance at the start "
-                "of an answer is not that of the rest",
-            )
-
-
-def _overwritten(sweep: Sweep) -> Iterator[Said]:
-    for where, level in _levels(sweep):
-        for name in level.env:
-            if name in OVERWRITTEN:
-                yield Said(f"{where}.env.{name}", f"has no effect: {OVERWRITTEN[name]}")
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    seen: set[str] = set()
+    for levels in single_changes(sweep):
+        for name in sweep.arms:
+            flags = arm_flags(sweep, name, levels)
+            sizes = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
+            if flag_value(flags, "enable-dp-attention") is not True:
+                sizes["dp-size"] = whole_flag(flags, "dp-size") or 1
+            ways = 1
+            for size in sizes.values():
+                ways *= size
+            largest = max(sizes, key=lambda flag: sizes[flag])
+            where = place_of(sweep, name, levels, largest)
+            if ways > host.gpus and where not in seen:
+                seen.add(where)
+                yield Said(
+                    where,
+                    f"asks for {ways} GPUs, host {host.name} has {host.gpus}: lower {largest}",
+                )

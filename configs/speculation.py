@@ -12,6 +12,7 @@ from typing import Literal, Self, assert_never
 from pydantic import model_validator
 
 from configs.names import Count, FlagValue, Text
+from configs.problems import WrongKeyError
 from configs.values import Value
 
 
@@ -33,33 +34,33 @@ class _Chain(Value):
 
     @model_validator(mode="after")
     def _numbers_agree(self) -> Self:
-        numbers = (self.num_steps, self.topk, self.draft_tokens)
-        if any(n is None for n in numbers):
-            if any(n is not None for n in numbers):
-                missing = [
-                    name
-                    for name, n in zip(("num_steps", "topk", "draft_tokens"), numbers, strict=True)
-                    if n is None
-                ]
-                raise ValueError(
-                    f"{', '.join(missing)} missing: give num_steps, topk and draft_tokens "
-                    "together, or none of them"
+        given = {
+            "num_steps": self.num_steps,
+            "topk": self.topk,
+            "draft_tokens": self.draft_tokens,
+        }
+        missing = [name for name, number in given.items() if number is None]
+        if self.num_steps is None or self.topk is None or self.draft_tokens is None:
+            if len(missing) < len(given):
+                raise WrongKeyError(
+                    missing[0],
+                    "is missing: give num_steps, topk and draft_tokens together, or none of them "
+                    "(then the engine chooses)",
                 )
             return self
-        assert self.num_steps is not None  # noqa: S101 - narrowed by the check above
-        assert self.topk is not None  # noqa: S101
-        assert self.draft_tokens is not None  # noqa: S101
         if self.topk == 1 and self.draft_tokens != self.num_steps + 1:
-            raise ValueError(
-                f"topk 1 with {self.num_steps} steps verifies {self.num_steps + 1} tokens, not "
+            raise WrongKeyError(
+                "draft_tokens",
+                f"topk 1 with num_steps {self.num_steps} verifies {self.num_steps + 1} tokens, not "
                 f"{self.draft_tokens} (SGLang would adjust it silently): set draft_tokens: "
-                f"{self.num_steps + 1}"
+                f"{self.num_steps + 1}",
             )
-        most = sum(self.topk**2 if step else self.topk for step in range(self.num_steps)) + 1
-        if self.topk > 1 and self.draft_tokens > most:
-            raise ValueError(
-                f"a tree of {self.num_steps} steps with topk {self.topk} has at most {most} "
-                f"tokens, not {self.draft_tokens}"
+        most = self.topk + (self.num_steps - 1) * self.topk**2 + 1
+        if self.draft_tokens > most:
+            raise WrongKeyError(
+                "draft_tokens",
+                f"a tree of num_steps {self.num_steps} and topk {self.topk} has at most {most} "
+                f"tokens, not {self.draft_tokens}: lower draft_tokens",
             )
         return self
 

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.names import Count, EnvName, FlagValue, Name, Seconds, Text
+from configs.flags import Flags
+from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
 from configs.probe import Probe
 from configs.speculation import Off, Speculation
 from configs.values import Value
@@ -18,7 +19,7 @@ class Sglang(Value):
     kind: Literal["sglang"] = "sglang"
     model: Text
     """Folder of the target on the host (--model-path)."""
-    flags: dict[str, FlagValue] = {}
+    flags: Flags = {}
     """Any flag by its full name without dashes: {tp-size: 8, trust-remote-code: true}."""
     env: dict[EnvName, str] = {}
     env_from: tuple[EnvName, ...] = ()
@@ -31,7 +32,7 @@ Engine = Sglang
 class Level(Value):
     """One alternative of a factor: what it adds to the engine's flags and environment."""
 
-    flags: dict[str, FlagValue] = {}
+    flags: Flags = {}
     env: dict[EnvName, str] = {}
 
 
@@ -39,7 +40,7 @@ class Arm(Value):
     """One server setting under test."""
 
     speculation: Speculation = Off()
-    flags: dict[str, FlagValue] = {}
+    flags: Flags = {}
     """Flags of this arm alone; they win over the engine's."""
     env: dict[EnvName, str] = {}
     note: str = ""
@@ -56,7 +57,7 @@ class Patience(Value):
     """From SIGTERM to SIGKILL."""
     gpu_free_s: Seconds = 120.0
     """For GPU memory and port to come back after the engine is gone."""
-    claim_s: Annotated[float, Field(ge=0)] = 0.0
+    claim_s: Annotated[Number, Field(ge=0)] = 0.0
     """How long to wait for a host that another sweep holds; 0: refuse at once."""
 
 
@@ -82,8 +83,8 @@ class Sweep(Value):
     """Leave the patched file in place after the trial."""
     blocks: Count = 3
     """Repeats: one block is one pass over all arms, in a shuffled order."""
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[Whole, Field(ge=0)] = 1
     """Of the order of trials and prompts."""
-    same_margin: Annotated[float, Field(gt=0, lt=0.5)] = 0.02
+    same_margin: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
     """Within this ratio either way two speeds are the same."""
     patience: Patience = Patience()

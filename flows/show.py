@@ -43,10 +43,9 @@ def plan_text(question: Question) -> RenderableType:
     parts += _settings(question)
     parts += [Text("\nTouched on the host", style="bold"), *_touched(question)]
     parts += [Text("\nTrials, in this order", style="bold"), _trials(question)]
-    if question.warnings:
-        parts.append(Text("\nWarnings", style="bold"))
-        for warning in question.warnings:
-            parts += _wrapped(warning, style="yellow", first="  ", rest="    ")
+    parts += [Text("")] if question.warnings else []
+    for warning in question.warnings:
+        parts += _wrapped(f"warning: {warning}", style="yellow")
     return Group(*parts)
 
 

@@ -105,13 +105,18 @@ def engine_argv(
     api_key: str | None = None,
 ) -> list[str]:
     """The command of one arm under these levels, each argument an element of its own."""
-    argv = [python or host.python, "-m", "sglang.launch_server"]
-    argv += ["--model-path", sweep.engine.model]
-    argv += ["--host", host.listen, "--port", str(port)]
-    argv += flag_words(arm_flags(sweep, arm, levels))
-    if api_key is not None:
-        argv += ["--api-key", api_key]
-    return argv
+    ours: dict[str, FlagValue] = {
+        "model-path": sweep.engine.model,
+        "host": host.listen,
+        "port": port,
+    }
+    secret: dict[str, FlagValue] = {} if api_key is None else {"api-key": api_key}
+    return [
+        python or host.python,
+        "-m",
+        "sglang.launch_server",
+        *flag_words({**ours, **arm_flags(sweep, arm, levels), **secret}),
+    ]
 
 
 def engine_env(sweep: Sweep, host: Host, arm: str, levels: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,102 @@
+"""What may run but should be known before the night is spent on it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from configs.flags import unknown_flags, whole_flag
+from configs.layers import arm_flags, model_paths, place_of, places, single_changes
+from configs.problems import Said
+from configs.speculation import drafter_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from configs.sweep import Sweep
+
+# Written by SGLang itself, whatever the user sets (0.5.9 engine.py:806-819, 0.5.23 1878-1921).
+OVERWRITTEN: Final = {"CUDA_DEVICE_MAX_CONNECTIONS": "SGLang sets it to 8 always"}
+_SHELL_CHARACTERS: Final = re.compile(r"[\s$`\"'\\;&|<>(){}\[\]*?!#]")
+_FEW_STEPS: Final = 40  # SGLang's own acceptance figures come every 40 decode steps
+_FEW_PROMPTS: Final = 4
+
+
+def warnings(sweep: Sweep) -> list[Said]:
+    """What may run but should be known before the night is spent on it."""
+    return [
+        *_unknown_flags(sweep),
+        *_graph_limits(sweep),
+        *_acceptance(sweep),
+        *_few_prompts(sweep),
+        *_overwritten(sweep),
+        *_shell_characters(sweep),
+        *_one_block(sweep),
+    ]
+
+
+def _unknown_flags(sweep: Sweep) -> Iterator[Said]:
+    for place in places(sweep):
+        for flag in unknown_flags(place.flags):
+            yield Said(f"{place.where}.flags.{flag}", "no SGLang release known here has this flag")
+
+
+def _graph_limits(sweep: Sweep) -> Iterator[Said]:
+    ladder = sorted({c for probe in sweep.probes.values() for c in probe.concurrency})
+    said: dict[Said, None] = {}
+    for levels in single_changes(sweep):
+        for name in sweep.arms:
+            flags = arm_flags(sweep, name, levels)
+            for flag in ("cuda-graph-max-bs", "cuda-graph-max-bs-decode"):
+                limit = whole_flag(flags, flag)
+                above = [str(c) for c in ladder if limit is not None and c > limit]
+                if above:
+                    where = place_of(sweep, name, levels, flag)
+                    message = (
+                        f"concurrency {' and '.join(above)} exceeds {flag} {limit}: decode falls "
+                        "back to eager mode"
+                    )
+                    said[Said(where, message)] = None
+    yield from said
+
+
+def _acceptance(sweep: Sweep) -> Iterator[Said]:
+    if not any(drafter_of(arm.speculation) for arm in sweep.arms.values()):
+        return
+    for name, probe in sweep.probes.items():
+        tokens = probe.sampling.max_new_tokens
+        if tokens < _FEW_STEPS:
+            yield Said(
+                f"probes.{name}.sampling.max_new_tokens",
+                f"{tokens} output tokens are fewer than {_FEW_STEPS} decode steps: the acceptance "
+                "reported will be that of the start of an answer, not of the rest",
+            )
+
+
+def _few_prompts(sweep: Sweep) -> Iterator[Said]:
+    for name, probe in sweep.probes.items():
+        least = min(probe.requests(c) for c in probe.concurrency)
+        if least < _FEW_PROMPTS:
+            yield Said(
+                f"probes.{name}.min_requests",
+                f"{least} prompts say nothing about a drafter: acceptance depends on the text; "
+                f"use at least {_FEW_PROMPTS}",
+            )
+
+
+def _overwritten(sweep: Sweep) -> Iterator[Said]:
+    for place in places(sweep):
+        for name in place.env:
+            if name in OVERWRITTEN:
+                yield Said(f"{place.where}.env.{name}", f"has no effect: {OVERWRITTEN[name]}")
+
+
+def _shell_characters(sweep: Sweep) -> Iterator[Said]:
+    for where, folder in model_paths(sweep).items():
+        if _SHELL_CHARACTERS.search(folder):
+            yield Said(where, "path contains shell characters: it is quoted, not run")
+
+
+def _one_block(sweep: Sweep) -> Iterator[Said]:
+    if sweep.blocks == 1 and len(sweep.arms) > 1:
+        yield Said("blocks", "one block says nothing about the noise: run at least two")

@@ -1,0 +1,91 @@
+"""What an arm gets: the engine's settings, its own above them, then those of the levels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from configs.flags import canonical, flag_value
+from configs.speculation import drafter_of, speculation_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from configs.names import FlagValue
+    from configs.sweep import Level, Sweep
+
+
+class Place(NamedTuple):
+    """One part of a sweep that sets flags and environment."""
+
+    where: str
+    flags: Mapping[str, FlagValue]
+    env: Mapping[str, str]
+
+
+def arm_flags(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, FlagValue]:
+    """The flags of one arm under these levels: the engine's, the arm's, then the levels'.
+
+    A flag of a later layer takes the place of the same flag under any of its names.
+    """
+    merged: dict[str, tuple[str, FlagValue]] = {}
+    layers = [sweep.engine.flags, sweep.arms[arm].flags]
+    layers += [sweep.factors[factor][level].flags for factor, level in levels.items()]
+    for layer in layers:
+        for flag, value in layer.items():
+            one = canonical(flag)
+            merged.pop(one, None)
+            merged[one] = (flag, value)
+    return dict(merged.values()) | speculation_flags(sweep.arms[arm].speculation)
+
+
+def levels_of(sweep: Sweep) -> Iterator[tuple[str, Level]]:
+    """Every level of every factor, with its path."""
+    for factor, levels in sweep.factors.items():
+        for name, level in levels.items():
+            yield f"factors.{factor}.{name}", level
+
+
+def places(sweep: Sweep) -> Iterator[Place]:
+    """Every part of a sweep that sets flags and environment."""
+    yield Place("engine", sweep.engine.flags, sweep.engine.env)
+    for name, arm in sweep.arms.items():
+        yield Place(f"arms.{name}", arm.flags, arm.env)
+    for where, level in levels_of(sweep):
+        yield Place(where, level.flags, level.env)
+
+
+def reference_levels(sweep: Sweep) -> dict[str, str]:
+    """Each factor's first level."""
+    return {factor: next(iter(levels)) for factor, levels in sweep.factors.items() if levels}
+
+
+def single_changes(sweep: Sweep) -> Iterator[dict[str, str]]:
+    """The reference levels, then every change of one factor's level alone."""
+    first = reference_levels(sweep)
+    yield first
+    for factor, levels in sweep.factors.items():
+        for level in levels:
+            if level != first[factor]:
+                yield first | {factor: level}
+
+
+def place_of(sweep: Sweep, arm: str, levels: Mapping[str, str], flag: str) -> str:
+    """The path of what sets a flag (by canonical name) for an arm under these levels."""
+    found = f"engine.flags.{flag}"
+    layers = [(f"arms.{arm}", sweep.arms[arm].flags)]
+    layers += [(f"factors.{f}.{name}", sweep.factors[f][name].flags) for f, name in levels.items()]
+    for where, flags in [("engine", sweep.engine.flags), *layers]:
+        given = next((name for name in flags if canonical(name) == flag), None)
+        if given is not None and flag_value(flags, flag) is not None:
+            found = f"{where}.flags.{given}"
+    return found
+
+
+def model_paths(sweep: Sweep) -> dict[str, str]:
+    """Path in the sweep -> folder on the host, of the target and of every drafter."""
+    drafters = {
+        f"arms.{name}.speculation.drafter": folder
+        for name, arm in sweep.arms.items()
+        if (folder := drafter_of(arm.speculation)) is not None
+    }
+    return {"engine.model": sweep.engine.model, **drafters}
