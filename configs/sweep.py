@@ -88,3 +88,6 @@ class Sweep(Value):
     same_margin: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
     """Within this ratio either way two speeds are the same."""
     patience: Patience = Patience()
+    tolerate: dict[Name, Text] = {}
+    """Finding -> why it does not make a trial suspect here. It stays in the record and the
+    report; use it for what is known and the same in all arms."""

@@ -8,6 +8,7 @@ from configs.plan import Plan, duplicate_intents, hash_of, make_plan
 from configs.problems import ConfigError, Problem
 from configs.read import check_sweep, read_host, read_patch, read_sweep
 from configs.rules import warnings
+from tasks.check_table import BY_NAME as GUARDS_BY_NAME
 from tasks.texts import identities, read_sets
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
             patches.append(read_patch(name))
         except ConfigError as error:
             problems += error.problems
+    for name in asked.tolerate:
+        if name not in GUARDS_BY_NAME:
+            known = ", ".join(sorted(GUARDS_BY_NAME))
+            problems.append(Problem(file, f"tolerate.{name}", f"no such finding: one of {known}"))
     if problems:
         raise ConfigError(problems)
     sets = read_sets(asked)

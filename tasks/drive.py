@@ -13,6 +13,7 @@ from tasks.failures import failure_of
 from tasks.measure import measure
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
+from tasks.server_info import read_server_info
 from tasks.site import failed
 from tasks.wait_ready import drive_request, http
 
@@ -140,8 +141,9 @@ def probe_level(
         draft_steps=most_drafts(speculation) or None,
         requested=len(requests),
     )
+    said = read_server_info(http(site, server.handle, "GET", "/server_info")["body"])
     return Probed(
-        measurement=measurement,
+        measurement=measurement.model_copy(update={"server_accept_length": said.accept_len}),
         log=heard.decode(errors="replace"),
         remarks=tuple(reading.notes),
     )

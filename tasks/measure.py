@@ -91,6 +91,7 @@ def measure(
         by_kind=(*acceptance.by_kind(completed), *acceptance.by_part(completed)),
         counts_from=counts.source,
         retractions=_sum_known([s.retractions for s in ordered if s.retractions is not None]),
+        server_accept_length=None,
         natural_stops=sum(s.finish == "stop" for s in completed),
         unique_ngram_ratio=_median_loop_ratio(completed),
         output_shas={s.id: s.output_sha for s in completed if s.output_sha is not None},

@@ -131,6 +131,9 @@ class Measurement(Value):
     counts_from: Literal["requests", "counters", "none"]
     """Where the speculation counts come from."""
     retractions: int | None
+    server_accept_length: float | None
+    """The server's own average since the cache was flushed before this measurement; beside ours,
+    for a cross-check. It counts the first token too and lags by up to 40 decode steps."""
     natural_stops: int
     """Requests that ended by themselves and not at the token limit."""
     unique_ngram_ratio: float | None
@@ -153,6 +156,8 @@ class Finding(Value):
     """What would have been right."""
     advice: str
     """What to do."""
+    tolerated: str | None = None
+    """Why the sweep says that it may be; then it does not make the trial suspect."""
 
 
 class Failure(Value):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 from configs.plan import hash_of
 from configs.rules import arm_flags
+from infra.about import product_version
 from tasks.check import check
 from tasks.evidence import evidence_of
 from tasks.launch import engine_argv, engine_env
@@ -59,6 +59,10 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
     sweep, host, trial = site.sweep, site.host, site.trial
     flags = arm_flags(sweep, trial.arm, trial.levels)
     findings = () if seen.failure else check(evidence_of(site, seen, flags))
+    findings = tuple(
+        finding.model_copy(update={"tolerated": sweep.tolerate.get(finding.name)})
+        for finding in findings
+    )
     port = _port(seen) or "<free port>"
     env = engine_env(sweep, host, trial.arm, trial.levels) | secrets.env
     argv = engine_argv(
@@ -78,7 +82,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         host_class=host.host_class,
         rehearsal=host.rehearsal,
         fingerprint=fingerprint(trial, seen.survey),
-        status=_status(seen.failure, bool(findings)),
+        status=_status(seen.failure, any(finding.tolerated is None for finding in findings)),
         failure=seen.failure,
         findings=findings,
         command=tuple(site.mask.text(word) for word in argv),
@@ -169,7 +173,7 @@ def start_times(start: StartFacts | None) -> dict[str, float]:
 
 def versions(survey: Survey | None) -> dict[str, str]:
     """Versions on the host, and ours."""
-    ours = {"eagle3_sweep": version("eagle3-sweep"), "controller_python": platform.python_version()}
+    ours = {"eagle3_sweep": product_version(), "controller_python": platform.python_version()}
     return ({**survey.versions} if survey else {}) | ours
 
 

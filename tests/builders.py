@@ -127,6 +127,7 @@ def measurement(
         "by_kind": (),
         "counts_from": "requests" if speculating else "none",
         "retractions": 0,
+        "server_accept_length": None,
         "natural_stops": 0,
         "unique_ngram_ratio": 0.9,
         "output_shas": {},

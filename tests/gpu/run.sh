@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The product on real SGLang, on a machine with one NVIDIA GPU: see README.md beside this file.
+#   bash tests/gpu/run.sh hook      the missing hook fails with its class; the patch puts it back
+#   bash tests/gpu/run.sh sweep     base, good and weak drafter, two blocks; run again, it goes on
+# Needs: SGLang under /tmp/site, target and drafters under /tmp/m, the controller's packages under
+# /tmp/product, an OpenSSH server on 127.0.0.1:2222 with its keys under /tmp/sshkeys.
+set -uo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd); ROOT=$(cd "$HERE/../.." && pwd)
+OUT=${OUT:-/tmp/out}; mkdir -p "$OUT"
+export EAGLE3_HOME=/tmp/e3 PYTHONUNBUFFERED=1 COLUMNS=120 TERM=dumb
+sweep() { (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' "$@"); }
+keep() { tar -C /tmp/e3 --exclude='*.part' -czf "$OUT/runs.tgz" runs; }
+mkdir -p "$HERE/prompts"
+"${PYTHON:-python3}" "$HERE/prepare.py" prompts /tmp/m/prompts.jsonl "$HERE/prompts/kit.jsonl"
+case ${1:-sweep} in
+hook)
+  FILE=/tmp/site/sglang/srt/models/llama.py; cp "$FILE" /tmp/llama.before
+  "${PYTHON:-python3}" "$HERE/prepare.py" remove-hook "$FILE"; cp "$FILE" /tmp/llama.removed
+  sweep run h200-no-hook; echo "exit $?"
+  sweep run h200-hook; echo "exit $?"
+  cmp "$FILE" /tmp/llama.removed && echo "the patch was reverted: the file is as it was before the sweep"
+  cp /tmp/llama.before "$FILE" ;;
+sweep)
+  (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-540}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200); echo "exit $?" ;;
+esac
+keep
+nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
