@@ -12,8 +12,9 @@ import json
 import posixpath
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from infra.agent_answers import Hello, Poll, read_answer, text_of
 from infra.agent_file import agent_file
 from infra.errors import AgentBroken, AgentRefusal, ContactLost, FileRefused, HostRebooted
 
@@ -21,39 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from configs.host import Host
-    from infra.shell import Output, Shell
+    from infra.shell import Shell
+
+__all__ = ["Hello", "HostAgent", "Poll"]
 
 T = TypeVar("T")
 
-_REFUSED = 10
 _CALL_S = 20.0
 _BLOCK = 65_536
-_FULL = ("No space left on device", "Disk quota exceeded")
 _INLINE = 32_000  # an argument may hold 128 KiB (MAX_ARG_STRLEN)
-
-
-class Hello(NamedTuple):
-    """Who answers."""
-
-    version: str
-    python: str
-    boot_id: str
-    uid: int
-    user: str
-    home: str
-
-
-class Poll(NamedTuple):
-    """What one `wait` brought."""
-
-    state: dict[str, Any] | None
-    engine_alive: bool
-    supervisor_alive: bool
-    log: bytes
-    offset: int
-    log_size: int
-    job: dict[str, Any] | None
-    seen: str | None
 
 
 class HostAgent:
@@ -140,16 +117,7 @@ class HostAgent:
             job=job,
             seen=seen,
         )
-        return Poll(
-            state=answer["state"],
-            engine_alive=answer["engine_alive"],
-            supervisor_alive=answer["supervisor_alive"],
-            log=base64.b64decode(answer["log"]),
-            offset=answer["offset"] if offset is not None else 0,
-            log_size=answer["log_size"],
-            job=answer["job"],
-            seen=answer["seen"],
-        )
+        return Poll.of(answer, offset)
 
     def put(self, data: bytes, path: str) -> None:
         """Writes a file on the host, 0600.
@@ -181,7 +149,7 @@ class HostAgent:
         """Makes a folder of ours, 0700."""
         self.round_trips += 1
         self._patiently(
-            lambda: _text(self.shell.run(["mkdir", "-p", "-m", "0700", path], timeout_s=_CALL_S))
+            lambda: text_of(self.shell.run(["mkdir", "-p", "-m", "0700", path], timeout_s=_CALL_S))
         )
 
     def job(
@@ -272,12 +240,12 @@ class HostAgent:
 
     def _install(self) -> Hello:
         run = self.shell.run
-        home = _text(run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=_CALL_S))
+        home = text_of(run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=_CALL_S))
         root = posixpath.join(home, self.host.folder.removeprefix("~/"))
         folder = posixpath.join(root, "agent")
         path = posixpath.join(folder, self._file.name)
         if run(["test", "-f", path], timeout_s=_CALL_S).code != 0:
-            _text(run(["mkdir", "-p", "-m", "0700", root, folder], timeout_s=_CALL_S))
+            text_of(run(["mkdir", "-p", "-m", "0700", root, folder], timeout_s=_CALL_S))
             self.shell.put(self._file.data, path)
         # Isolated and without site-packages: the agent needs neither, and starts in 8 ms, not 40.
         self._argv = [self.host.agent_python, "-I", "-S", path]
@@ -302,32 +270,3 @@ class HostAgent:
                 self._note(f"{error}; trying again in {pause:.1f} s")
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
-
-
-def read_answer(command: str, output: Output) -> dict[str, Any]:
-    """The agent's answer, or its refusal.
-
-    Raises:
-        AgentRefusal: Exit code 10: a foreseen refusal.
-        AgentBroken: Anything that is not one JSON object.
-    """
-    try:
-        answer = json.loads(output.out.strip().splitlines()[-1])
-    except (ValueError, IndexError) as error:
-        shown = (output.err or output.out).strip().splitlines()[-3:]
-        raise AgentBroken(
-            f"agent {command}: exit {output.code}: {' | '.join(shown) or 'no output'}"
-        ) from error
-    if not isinstance(answer, dict):
-        raise AgentBroken(f"agent {command}: not an object: {output.out[:200]}")
-    if output.code == _REFUSED or answer.get("ok") is False:
-        raise AgentRefusal(str(answer.get("error")), str(answer.get("message", "")), answer)
-    return answer
-
-
-def _text(output: Output) -> str:
-    if output.code != 0 and any(words in output.err for words in _FULL):
-        raise AgentRefusal("disk_full", output.err.strip()[:200], {})
-    if output.code != 0:
-        raise AgentBroken(f"the host's shell: exit {output.code}: {output.err.strip()[:200]}")
-    return output.out
