@@ -11,7 +11,7 @@ from configs.problems import Said, WrongKeyError
 from configs.schema import all_models, field_model, kinds_of, missing_kinds, siblings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
@@ -23,6 +23,7 @@ _ALLOWED: Final = {
     NAME_PATTERN: "lower-case letters, digits, '.', '_' and '-' are allowed, a letter or digit first",
     ENV_PATTERN: "letters, digits and '_' are allowed, no digit first",
 }
+_DID_YOU_MEAN: Final = re.compile(r"unknown key: did you mean (?P<key>.*)\?")
 _EMPTY: Final = "must not be empty"
 _BOUNDS: Final = {
     "greater_than_equal": ("at least", "ge"),
@@ -66,7 +67,24 @@ def explain(
     asked = _Asked(data, written, model, kinds_of(model))
     details = error.errors(include_url=False) if error else []
     found = [said for detail in details if (said := _one(detail, asked)) is not None]
-    return list(dict.fromkeys([*unnamed, *_without(found, unnamed)]))
+    inside = tuple(said.where.removesuffix("kind") for said in unnamed)
+    found = [said for said in found if not said.where.startswith(inside)] if inside else found
+    return only_causes([*unnamed, *found])
+
+
+def only_causes(found: Iterable[Said]) -> list[Said]:
+    """Every error once, without those that merely follow from another one.
+
+    A list of which every element is wrong counts as empty, and a misspelt key as missing.
+    """
+    once = list(dict.fromkeys(found))
+    meant = {f"{said.where.rpartition('.')[0]}.{_meant(said)}".lstrip(".") for said in once}
+    return [
+        said
+        for said in once
+        if not (said.message.startswith("is missing") and said.where in meant)
+        and not (said.message == _EMPTY and any(o.where.startswith(f"{said.where}.") for o in once))
+    ]
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
@@ -80,17 +98,10 @@ def _known(names: list[str]) -> str:
     return f"known are {', '.join(names)}" if names else "nothing is expected here"
 
 
-def _without(found: list[Said], unnamed: list[Said]) -> Iterator[Said]:
-    """Errors that do not merely follow from others."""
-    inside = tuple(said.where.removesuffix("kind") for said in unnamed)
-    for said in found:
-        of_unnamed = any(said.where.startswith(place) for place in inside)
-        # A list of which every element is wrong counts as empty.
-        of_elements = said.message == _EMPTY and any(
-            other.where.startswith(f"{said.where}.") for other in found
-        )
-        if not (of_unnamed or of_elements):
-            yield said
+def _meant(said: Said) -> str | None:
+    """The key that a misspelt one was meant to be."""
+    found = _DID_YOU_MEAN.fullmatch(said.message)
+    return found["key"] if found else None
 
 
 def _one(detail: ErrorDetails, asked: _Asked) -> Said | None:
@@ -146,7 +157,7 @@ def _message(detail: ErrorDetails, path: list[str], written: str | None, asked: 
     if kind in {"float_type", "float_parsing"}:
         return f"must be a number, not {written or _show(given)}"
     if kind == "string_type":
-        quotes = "" if isinstance(given, (dict, list)) else ": put it in quotes"
+        quotes = "" if given is None or isinstance(given, (dict, list)) else ": put it in quotes"
         return f"must be text, not {written or _show(given)}{quotes}"
     if kind == "bool_type":
         return f"must be true or false, not {written or _show(given)}"
@@ -156,7 +167,7 @@ def _message(detail: ErrorDetails, path: list[str], written: str | None, asked: 
         shown = written or _show(given)
         return f"must be a list, not {shown}" + _as_list(given, shown)
     if kind == "literal_error":
-        return f"is {written or _show(given)}: one of {context.get('expected', '')}"
+        return f"is {written or _show(given)}: {_choice(given, context.get('expected', ''))}"
     text = detail["msg"]
     return f"{text[0].lower()}{text[1:]}, not {written or _show(given)}"
 
@@ -165,6 +176,13 @@ def _as_list(given: Any, shown: str) -> str:
     if isinstance(given, (dict, list)) or given is None:
         return ""
     return f": write [{given if isinstance(given, str) else shown}]"
+
+
+def _choice(given: Any, expected: str) -> str:
+    """The right words, and the nearest one first."""
+    words = re.findall(r"'([^']*)'", expected)
+    close = difflib.get_close_matches(str(given).lower(), words, n=1)
+    return f"did you mean {close[0]}?" if close else f"one of {', '.join(words)}"
 
 
 def _kind_message(kind: Any, known: list[str]) -> str:

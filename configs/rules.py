@@ -169,21 +169,21 @@ def _prompts(sweep: Sweep) -> Iterator[Said]:
 def _limits(sweep: Sweep) -> Iterator[Said]:
     """The server's limit on running requests, where it is below what the probes ask for."""
     most = max(max(probe.concurrency) for probe in sweep.probes.values())
-    low: dict[tuple[str, int], list[str]] = {}
+    low: dict[tuple[str, int, str], list[str]] = {}
     for levels in single_changes(sweep):
         for name, arm in sweep.arms.items():
-            limit = whole_flag(arm_flags(sweep, name, levels), LIMIT)
+            limit, whose = whole_flag(arm_flags(sweep, name, levels), LIMIT), ""
             if limit is None and not isinstance(arm.speculation, Off):
-                limit = LIMIT_WHEN_SPECULATING
+                limit, whose = LIMIT_WHEN_SPECULATING, ", SGLang's own when speculating"
             if limit is not None and limit < most:
                 where = place_of(sweep, name, levels, LIMIT)
-                arms = low.setdefault((where, limit), [])
+                arms = low.setdefault((where, limit, whose), [])
                 arms += [name] if name not in arms else []
-    for (where, limit), arms in low.items():
+    for (where, limit, whose), arms in low.items():
         yield Said(
             where,
-            f"{limit} (for {', '.join(arms)}) is below the probes' concurrency {most}: requests "
-            f"would queue; raise it to {most} or lower the concurrency",
+            f"{limit} (for {', '.join(arms)}{whose}) is below the probes' concurrency {most}: "
+            f"requests would queue; raise it to {most} or lower the concurrency",
         )
 
 

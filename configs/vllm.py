@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from configs.names import Count, Text, Whole
+from configs.problems import WrongKeyError
 from configs.values import Value
 
 
@@ -17,6 +20,12 @@ class VllmSpeculation(Value):
     """Folder of the drafter on the host."""
     num_speculative_tokens: Count
     """Drafts per verify step, without the bonus token: SGLang's num_steps in a chain."""
+
+    @model_validator(mode="after")
+    def _drafter_is_named(self) -> Self:
+        if self.model is None and self.method in {"eagle3", "eagle", "draft_model"}:
+            raise WrongKeyError("model", f"is missing: {self.method} needs a drafter's folder")
+        return self
 
     def text(self) -> str:
         """The JSON, which is one argument; quoting it for a shell is the shell's business."""
