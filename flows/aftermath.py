@@ -12,6 +12,7 @@ from infra.errors import WorldError
 from infra.places import runs_folder
 from infra.store import RunFolder, Store, read_json
 from infra.tracking import Tracker, tracking_uri
+from tasks.patch_host import put_back
 from tasks.publish import publish_missing
 
 if TYPE_CHECKING:
@@ -50,10 +51,11 @@ def clean_up_run(run: RunFolder, say: Callable[[str], None]) -> None:
 
 
 def end_on_host(run: RunFolder, host: Host) -> str:
-    """Ends every process of a run's unfinished attempts on a host, and releases its claim."""
+    """Ends every process of a run's unfinished attempts on a host, and releases its claim.
+
+    What an attempt changed in the engine's source is put back.
+    """
     markers = [run.marker(folder) for folder in run.trials() if not folder.finished]
-    if not markers:
-        return "nothing was running"
     agent = connect(host, patience_s=20.0)
     try:
         ended = 0
@@ -62,10 +64,13 @@ def end_on_host(run: RunFolder, host: Host) -> str:
             agent.make_folder(folder)
             result = _reap(agent, folder, marker, host)
             ended += len(result.get("signalled", []))
+        restored = put_back(agent) if markers else ()
         agent.call("release", root=agent.root, holder=run.holder)
     finally:
         agent.close()
-    return f"{ended} processes of {len(markers)} attempts ended"
+    if not markers:
+        return "nothing was running"
+    return "; ".join([f"{ended} processes of {len(markers)} attempts ended", *restored])
 
 
 def _reap(agent: Any, folder: str, marker: str, host: Host) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None
     try:
         runner.run(
             "tear_down",
-            lambda: tear_down(site, progress.handle, progress.patches, grace_s=grace),
+            lambda: tear_down(site, progress.handle, grace_s=grace),
         )
         let_go(site)
     except StageFailedError as error:

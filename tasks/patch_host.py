@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from configs.patch import Patch
+    from infra.host_agent import HostAgent
     from tasks.patch_result import PatchResult
     from tasks.site import Site
+
+# In our folder on the host: the files that are to be put back. Written before a file is changed,
+# so that whoever comes next can do it, whatever ended the attempt that changed it.
+_LEDGER = "patched.json"
 
 
 def patch(site: Site, patches: Sequence[Patch]) -> tuple[PatchOutcome, ...]:
     """Applies every patch of the sweep; a file that has the methods already is left alone.
 
+    First puts back what an attempt that was cut off has left, so that a sweep without patches
+    does not run on a patched engine, and one with patches reverts what it did not insert itself.
+
     Raises:
         StageFailedError: ``patch_refused``: a patch cannot be applied safely.
     """
+    for said in put_back(site.agent):
+        site.say(f"left by an earlier attempt: {said}")
     return tuple(_patch(site, one) for one in patches)
 
 
@@ -55,6 +66,10 @@ def locate(site: Site, one: Patch) -> dict[str, Any]:
 
 
 def _write(site: Site, one: Patch, path: str, result: PatchResult) -> None:
+    if not site.sweep.keep_patch:
+        site.agent.put_json(
+            {"paths": sorted({*ledger(site.agent), path})}, _ledger_path(site.agent)
+        )
     content = posixpath.join(site.folder, f"patch-{one.name}.py")
     site.agent.put(result.new_source, content)
     try:
@@ -97,10 +112,38 @@ def clear_pycache(site: Site, outcomes: Sequence[PatchOutcome]) -> str:
     return f"{len(removed)} bytecode files removed"
 
 
-def revert(site: Site, outcomes: Sequence[PatchOutcome]) -> str:
-    """Puts back every file that was changed; safe to ask twice."""
-    changed = [outcome for outcome in outcomes if outcome.action == "insert"]
-    for outcome in changed:
-        site.agent.call("file", op="restore", path=outcome.path)
-        site.agent.call("file", op="clear_pycache", path=outcome.path)
-    return f"{len(changed)} files put back"
+def put_back(agent: HostAgent) -> tuple[str, ...]:
+    """Puts back every file that a patch changed and that nobody asked to keep; safe to ask twice.
+
+    Returns:
+        One sentence for each file.
+    """
+    paths = ledger(agent)
+    said = tuple(_put_back(agent, path) for path in paths)
+    if paths:
+        agent.put_json({"paths": []}, _ledger_path(agent))
+    return said
+
+
+def _put_back(agent: HostAgent, path: str) -> str:
+    try:
+        restored = agent.call("file", op="restore", path=path)["restored"]
+    except AgentRefusal as refusal:
+        if refusal.error != "changed":
+            raise
+        # An upgrade of the engine, for example: its new file is not ours to replace.
+        return str(refusal)
+    agent.call("file", op="clear_pycache", path=path)
+    return f"{path} put back" if restored else f"{path} was not changed"
+
+
+def ledger(agent: HostAgent) -> list[str]:
+    """The files on the host that are to be put back."""
+    try:
+        return [str(path) for path in json.loads(agent.get(_ledger_path(agent)))["paths"]]
+    except FileNotFoundError:
+        return []
+
+
+def _ledger_path(agent: HostAgent) -> str:
+    return posixpath.join(agent.root, _LEDGER)

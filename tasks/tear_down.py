@@ -6,25 +6,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import AgentBroken
-from tasks.patch_host import revert
+from tasks.patch_host import put_back
 from tasks.prepare import judge_reaped
 from tasks.site import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tasks.launch import Handle
-    from tasks.record import PatchOutcome
     from tasks.site import Site
 
 
-def tear_down(
-    site: Site,
-    handle: Handle | None,
-    patches: Sequence[PatchOutcome],
-    *,
-    grace_s: float | None = None,
-) -> str:
+def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None) -> str:
     """Stops the engine by identity, waits until its GPU memory and port are free, reverts patches.
 
     Safe to ask twice, with or without a handle: processes are also found by the attempt's marker.
@@ -52,12 +43,12 @@ def tear_down(
         timeout_s=grace + patience.gpu_free_s + 30,
         holder=site.holder,
     )
-    reverted = "" if site.sweep.keep_patch else revert(site, patches)
+    reverted = put_back(site.agent)
     if not result.get("ok", True):
         raise failed("tear_down", "unkillable_process", str(result.get("message")))
     judge_reaped("tear_down", result)
     said = f"{len(result['signalled'])} processes ended in {result['seconds']:.1f} s"
-    return f"{said}; {reverted}" if reverted else said
+    return "; ".join([said, *reverted])
 
 
 def _group(handle: Handle) -> dict[str, Any]:
