@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -11,12 +13,25 @@ STARS = "***"
 _SHORTEST = 4  # masking "1" would make every log unreadable, and hides nothing
 
 
+def _forms(secret: str) -> set[str]:
+    """How a secret is written by those who print it: plain, JSON, repr, URL, a shell's quotes."""
+    return {
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+        quote(secret, safe=""),
+        secret.replace("'", "'\"'\"'"),
+    }
+
+
 class Mask:
     """Replaces known secret values by stars."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms = {form for s in secrets if len(s) >= _SHORTEST for form in _forms(s)}
         # Longest first: one secret may be part of another.
-        self._secrets = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
+        self._secrets = sorted(forms, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """A text without secrets."""

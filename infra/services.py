@@ -44,6 +44,10 @@ QUIET = {
 }
 
 
+# What this process started, so that it can collect it.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
 class ServiceDown(WorldError):
     """A service did not come up; the message ends with where its log is."""
 
@@ -66,7 +70,7 @@ def service_file(name: str) -> Path:
 def running(name: str) -> dict[str, Any] | None:
     """The state of a service that lives, by pid and start time; None where there is none."""
     known = read_json(service_file(name))
-    if known and _start_ticks(known["pid"]) == known["start_ticks"]:
+    if known and known["start_ticks"] is not None and _lives(known):
         return known
     return None
 
@@ -84,15 +88,7 @@ def ensure(service: Service, say: Callable[[str], None]) -> bool:
             return False
         stop(service.name, say)
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            list(service.argv),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **service.env},
-            start_new_session=True,
-        )
+    process = _start(service, log)
     write_json(
         service_file(service.name),
         {
@@ -112,26 +108,62 @@ def ensure(service: Service, say: Callable[[str], None]) -> bool:
         if time.monotonic() - began > _START_S:
             raise ServiceDown(f"{service.name} did not answer within {_START_S:g} s: see {log}")
         time.sleep(0.2)
+    if process.poll() is not None:
+        # Who answers there is somebody else: the port was taken in between.
+        raise ServiceDown(f"{service.name}: port {service.port} is another program's: see {log}")
     say(f"{service.name}: up in {time.monotonic() - began:.1f} s")
     return True
 
 
+def _start(service: Service, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as out:
+        try:
+            process = subprocess.Popen(
+                list(service.argv),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **service.env},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServiceDown(f"{service.name} cannot be started: {error}; log: {log}") from error
+    _children[process.pid] = process
+    return process
+
+
 def stop(name: str, say: Callable[[str], None], *, patience_s: float = 20.0) -> None:
-    """Ends a service that was started here: its session, politely, then for good."""
+    """Ends a service that was started here: its session, politely, then for good.
+
+    Raises:
+        ServiceDown: Something of it is still there after SIGKILL.
+    """
     known = running(name)
     if known is not None:
         for number in (signal.SIGTERM, signal.SIGKILL):
             _signal(known["pid"], number)
-            deadline = time.monotonic() + patience_s
-            while _start_ticks(known["pid"]) == known["start_ticks"]:
-                _collect(known["pid"])
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(0.05)
-            else:
+            if _gone_within(known, patience_s):
                 break
+        else:
+            raise ServiceDown(f"{name}: process {known['pid']} cannot be ended")
         say(f"{name}: stopped")
     service_file(name).unlink(missing_ok=True)
+
+
+def _gone_within(known: Mapping[str, Any], seconds: float) -> bool:
+    """Whether the process and all of its group have ended."""
+    deadline = time.monotonic() + seconds
+    child = _children.get(known["pid"])
+    while _lives(known) or _group_lives(known["pid"]):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+        if child is not None:
+            child.poll()
+    if child is not None:
+        child.wait()
+        del _children[known["pid"]]
+    return True
 
 
 def free_port(preferred: int) -> int:
@@ -174,25 +206,35 @@ def _signal(pid: int, number: int) -> None:
         return
 
 
-def _collect(pid: int) -> None:
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return
+def _lives(known: Mapping[str, Any]) -> bool:
+    return bool(_start_ticks(known["pid"]) == known["start_ticks"])
+
+
+def _group_lives(pgid: int) -> bool:
+    """Whether a process of this group lives; its number is not given away before."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        fields = _stat(stat)
+        if fields and fields[0] != "Z" and int(fields[2]) == pgid:
+            return True
+    return False
 
 
 def _start_ticks(pid: int) -> int | None:
     """Field 22 of /proc/<pid>/stat; None for a process that is gone or a zombie."""
+    fields = _stat(Path(f"/proc/{pid}/stat"))
+    return None if not fields or fields[0] == "Z" else int(fields[19])
+
+
+def _stat(path: Path) -> list[str]:
+    """The fields after the name (which may hold anything); empty for a process that is gone."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else int(fields[19])
+        return []
 
 
 def read_ready(path: Path) -> dict[str, Any] | None:
-    """The rehearsal host's address file, if its process lives."""
+    """The rehearsal host's address file; None where there is none, or half a one."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

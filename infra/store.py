@@ -13,6 +13,7 @@ import fcntl
 import gzip
 import json
 import os
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from configs.values import Value
+
+
+_ATTEMPT = re.compile(r".+\.a[1-9][0-9]*")
 
 
 class DiskFull(WorldError):
@@ -39,18 +43,28 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         DiskFull: No space is left.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with _room_for(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with part.open("wb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _room_for(path: Path) -> Iterator[None]:
+    """Gives a full disk its name."""
     try:
-        with part.open("wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        yield
     except OSError as error:
-        part.unlink(missing_ok=True)
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             raise DiskFull(f"{path}: no space left on the controller's disk") from error
         raise
 
@@ -98,10 +112,15 @@ class TrialFolder:
         return self.path.name.rpartition(".a")[0]
 
     def append(self, name: str, data: bytes) -> None:
-        """Appends to a growing file (the engine's log as it comes)."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.path / name).open("ab") as file:
-            file.write(data)
+        """Appends to a growing file (the engine's log as it comes).
+
+        Raises:
+            DiskFull: No space is left.
+        """
+        with _room_for(self.path / name):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with (self.path / name).open("ab") as file:
+                file.write(data)
 
     def samples(self, name: str, raw: bytes) -> None:
         """Keeps raw sample rows, compressed."""
@@ -147,10 +166,9 @@ class RunFolder:
 
     def trials(self) -> Iterator[TrialFolder]:
         """All attempts, by trial and number."""
-        folders = (self.path / "trials").glob("*.a[0-9]*")
-        yield from (
-            TrialFolder(path) for path in sorted(folders, key=lambda p: (p.stem, _number(p)))
-        )
+        found = [TrialFolder(path) for path in (self.path / "trials").glob("*.a[0-9]*")]
+        ours = (folder for folder in found if _ATTEMPT.fullmatch(folder.path.name))
+        yield from sorted(ours, key=lambda folder: (folder.trial, folder.attempt))
 
     def records(self) -> dict[str, bytes]:
         """record.json of the last finished attempt of each trial."""
@@ -164,7 +182,8 @@ class RunFolder:
         """A new folder for another attempt."""
         done = [folder.attempt for folder in self.trials() if folder.trial == trial]
         path = self.path / "trials" / f"{trial}.a{max(done, default=0) + 1}"
-        path.mkdir(mode=0o700, parents=True)
+        with _room_for(path):
+            path.mkdir(mode=0o700, parents=True)
         return TrialFolder(path)
 
 
@@ -176,7 +195,8 @@ class Store:
 
     def runs(self, sweep: str) -> list[RunFolder]:
         """The runs of a sweep, oldest first."""
-        return [RunFolder(path) for path in sorted((self.root / sweep).glob("[0-9]*"))]
+        found = [path for path in (self.root / sweep).glob("[0-9]*") if path.name.isdecimal()]
+        return [RunFolder(path) for path in sorted(found, key=lambda path: int(path.name))]
 
     def all_runs(self) -> Iterator[RunFolder]:
         """The runs of all sweeps, the latest of each first."""
@@ -186,7 +206,8 @@ class Store:
     def new_run(self, sweep: str) -> RunFolder:
         """A new run folder; concurrent callers get different ones."""
         parent = self.root / sweep
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _room_for(parent):
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = max((int(run.path.name) for run in self.runs(sweep)), default=0)
         while True:
             number += 1
@@ -198,9 +219,13 @@ class Store:
             return RunFolder(path)
 
     def latest(self, sweep: str, digest: str | None = None) -> RunFolder | None:
-        """The latest run of a sweep, or the latest of one plan."""
+        """The latest run of a sweep, or the latest of one plan.
+
+        A folder without a plan is of a run that was killed as it began: nobody can go on with it.
+        """
         for run in reversed(self.runs(sweep)):
-            if digest is None or read_json(run.path / "plan.json").get("digest") == digest:
+            plan = read_json(run.path / "plan.json")
+            if plan and (digest is None or plan.get("digest") == digest):
                 return run
         return None
 
@@ -212,7 +237,3 @@ def read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _number(path: Path) -> int:
-    return int(path.name.rpartition(".a")[2])

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infra.errors import WorldError
-from infra.fits_mlflow import fit, merge_params
+from infra.fits_mlflow import PARAM_LIMIT, TAG_LIMIT, fit, merge_params, told_limit
 from infra.services import LOOPBACK, running
 
 if TYPE_CHECKING:
@@ -27,11 +27,16 @@ _DEFAULTS = {
 }
 _PASSING = (
     "database is locked",  # mlflow#6490: several writers on SQLite
-    "duplicate column name",  # two processes migrating a new database at once
-    "table alembic_version already exists",
+    "duplicate column name",  # two processes migrating a new database at once (hydraflow#245)
+    "alembic_version",
     "already exists",
     "temporarily_unavailable",
 )
+_MIGRATING = ("duplicate column name", "alembic_version", "no such table")
+_MIGRATING_HINT = "create the database once before starting parallel runs: eagle3-sweep up"
+# A server that is not there is not asked again for every trial: each try costs seconds.
+_AWAY = ("Max retries exceeded", "Connection refused", "Connection aborted", "timed out")
+_AWAY_S = 30.0
 
 
 def tracking_uri() -> str | None:
@@ -74,13 +79,16 @@ class Tracker:
         *,
         note: Callable[[str], None] | None = None,
         pause: Callable[[float], None] = time.sleep,
+        client: Any = None,
     ) -> None:
         for name, value in _DEFAULTS.items():
             os.environ.setdefault(name, value)
         self.uri = uri
         self._note = note or (lambda _text: None)
         self._pause = pause
-        self._client: Any = None
+        self._client = client
+        self._away_until = 0.0
+        self._limits = {"param_limit": PARAM_LIMIT, "tag_limit": TAG_LIMIT}
         self._experiments: dict[str, str] = {}
 
     @property
@@ -126,21 +134,40 @@ class Tracker:
 
     def patiently(self, attempt: Callable[[], Any], *, attempts: int = 4) -> Any:
         """Tries again where a passing fault is known; anything else is TrackingDown."""
+        if time.monotonic() < self._away_until:
+            raise TrackingDown(f"{self.uri}: did not answer a moment ago")
         for number in range(1, attempts + 1):
             try:
                 return attempt()
             except Exception as error:
                 # mlflow lets through its own, requests', sqlalchemy's and OS errors alike.
-                passing = any(words in str(error) for words in _PASSING)
-                if not passing or number == attempts:
+                said = str(error)
+                self._experiments.clear()  # one may have been deleted in the UI
+                if any(words in said for words in _AWAY):
+                    self._away_until = time.monotonic() + _AWAY_S
+                if not any(words in said for words in _PASSING) or number == attempts:
                     raise TrackingDown(f"{self.uri}: {_first_line(error)}") from error
                 self._note(f"MLflow: {_first_line(error)}; attempt {number + 1}")
+                if any(words in said for words in _MIGRATING):
+                    self._note(f"MLflow: {_MIGRATING_HINT}")
             self._pause(0.2 * 2**number)
         raise AssertionError  # the loop returns or raises
 
     def _publish(self, entry: RunEntry) -> str:
+        try:
+            return self._write(entry)
+        except Exception as error:
+            # An older server refuses the whole batch for one long value, and says its limit.
+            limit = told_limit(str(error))
+            kind = "tag_limit" if "tag" in str(error).lower() else "param_limit"
+            if limit is None or limit >= self._limits[kind]:
+                raise
+            self._limits[kind] = limit
+        return self._publish(entry)
+
+    def _write(self, entry: RunEntry) -> str:
         experiment = self.experiment(entry.experiment)
-        fitted = fit(entry.params, entry.metrics, entry.tags)
+        fitted = fit(entry.params, entry.metrics, entry.tags, **self._limits)
         run = self._find(experiment, entry.key)
         if run is None:
             run = self.client.create_run(
@@ -151,11 +178,12 @@ class Tracker:
             )
         run_id = run.info.run_id
         self._log(run, fitted.params, fitted.metrics, {**fitted.tags, "mlflow.runName": entry.name})
+        # Before the files: where those cannot be stored, the run has its numbers and its end.
+        self.client.set_terminated(run_id, status=entry.status, end_time=entry.end_ms)
         if entry.artifacts is not None:
             self.client.log_artifacts(run_id, str(entry.artifacts))
         for name, text in fitted.artifacts.items():
             self.client.log_text(run_id, text, name)
-        self.client.set_terminated(run_id, status=entry.status, end_time=entry.end_ms)
         for warning in fitted.warnings:
             self._note(f"{entry.name}: {warning}")
         return str(run_id)
