@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from configs.plan import Trial
     from infra.store import RunFolder
-    from tasks.record import TrialRecord
+    from tasks.record import Failure, TrialRecord
 
 # Failures that say nothing of the setting: the trial is run again when the sweep is.
 _PASSING = {
@@ -28,6 +28,8 @@ _PASSING = {
     "unknown_exception",
     "tracking_down",
 }
+# Stages that try nothing of the setting: what fails there is the host's state.
+_OF_THE_HOST = {"claim", "survey", "clean_gpus", "tear_down"}
 
 
 class Skip(NamedTuple):
@@ -57,8 +59,7 @@ def why_skip(trial: Trial, wanted: str, records: Collection[TrialRecord]) -> Ski
             failure is not None
             and record.trial != trial.id
             and record.fingerprint == wanted
-            and failure.retry in {"no", "after_change"}
-            and failure.failure_class not in _PASSING
+            and _of_the_setting(failure)
         ):
             return Skip(
                 trial.id,
@@ -72,10 +73,16 @@ def _final(record: TrialRecord) -> bool:
     """Whether a record stands as the trial's result when the sweep is run again."""
     if record.status == "skipped":
         return False
-    failure = record.failure
-    if failure is None:
-        return True
-    return failure.failure_class not in _PASSING and failure.retry in {"no", "after_change"}
+    return record.failure is None or _of_the_setting(record.failure)
+
+
+def _of_the_setting(failure: Failure) -> bool:
+    """Whether a failure would come again with the same setting on the same host."""
+    return (
+        failure.retry in {"no", "after_change"}
+        and failure.failure_class not in _PASSING
+        and failure.stage not in _OF_THE_HOST
+    )
 
 
 def reconcile(run: RunFolder) -> Iterator[str]:

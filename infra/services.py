@@ -6,6 +6,7 @@ it is recognised by pid and start time, never by name, and only what was started
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -79,15 +80,24 @@ def ensure(service: Service, say: Callable[[str], None]) -> bool:
     """Starts a service unless it runs; waits until it answers. True if it was started now.
 
     Raises:
-        ServiceDown: It died, or did not answer in time.
+        ServiceDown: It died, did not answer in time, or its port is another program's.
     """
-    log = service_file(service.name).with_suffix(".log")
-    if running(service.name) is not None:
-        if service.ready():
-            say(f"{service.name}: up already")
-            return False
-        stop(service.name, say)
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = service_file(service.name)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with file.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two who start it at once share it
+        if running(service.name) is not None:
+            if service.ready():
+                say(f"{service.name}: up already")
+                return False
+            stop(service.name, say)
+        _start_and_wait(service, file.with_suffix(".log"), say)
+    return True
+
+
+def _start_and_wait(service: Service, log: Path, say: Callable[[str], None]) -> None:
+    if service.port is not None and free_port(service.port) != service.port:
+        raise ServiceDown(f"{service.name}: port {service.port} is another program's")
     process = _start(service, log)
     write_json(
         service_file(service.name),
@@ -108,11 +118,7 @@ def ensure(service: Service, say: Callable[[str], None]) -> bool:
         if time.monotonic() - began > _START_S:
             raise ServiceDown(f"{service.name} did not answer within {_START_S:g} s: see {log}")
         time.sleep(0.2)
-    if process.poll() is not None:
-        # Who answers there is somebody else: the port was taken in between.
-        raise ServiceDown(f"{service.name}: port {service.port} is another program's: see {log}")
     say(f"{service.name}: up in {time.monotonic() - began:.1f} s")
-    return True
 
 
 def _start(service: Service, log: Path) -> subprocess.Popen[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ def params_of(record: TrialRecord) -> dict[str, str]:
     found |= {f"version.{name}": value for name, value in record.versions.items()}
     found |= {f"must_match.{name}": value for name, value in record.must_match.items()}
     found |= {f"patch.{patch.name}": patch.action for patch in record.patches}
-    found["command"] = " ".join(record.command)
+    found["command"] = shlex.join(record.command)
     return found
 
 
