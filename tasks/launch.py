@@ -58,20 +58,20 @@ def read_secrets(sweep: Sweep, host: Host, environ: Mapping[str, str] = os.envir
     Raises:
         ConfigError: A named variable is not set; names each.
     """
+    hosts, sweeps = f"configs/hosts/{host.name}.yaml", f"configs/sweeps/{sweep.name}.yaml"
     names = dict.fromkeys([*host.env_from, *sweep.engine.env_from])
-    wanted = [*names, *([host.api_key_from] if host.api_key_from else [])]
-    missing = [name for name in wanted if not environ.get(name)]
+    wanted = [
+        *((hosts, "env_from", name) for name in host.env_from),
+        *((sweeps, "engine.env_from", name) for name in sweep.engine.env_from),
+        *([(hosts, "api_key_from", host.api_key_from)] if host.api_key_from else []),
+    ]
+    missing = [
+        Problem(file, where, f"{name} is not set in this environment: export it, or take it out")
+        for file, where, name in wanted
+        if not environ.get(name)
+    ]
     if missing:
-        raise ConfigError(
-            [
-                Problem(
-                    f"configs/hosts/{host.name}.yaml or configs/sweeps/{sweep.name}.yaml",
-                    "env_from",
-                    f"{name} is not set in this environment: export it, or take it out",
-                )
-                for name in missing
-            ]
-        )
+        raise ConfigError(missing)
     key = environ[host.api_key_from] if host.api_key_from else None
     return Secrets({name: environ[name] for name in names}, key)
 
