@@ -99,7 +99,8 @@ class Host(Value):
     """Name of the controller's variable that holds the engine's API key."""
     port: Annotated[Whole, Field(ge=1024, le=65535)] | None = None
     """The engine's port; None: a free one, new for every trial (a server that was killed and
-    started again on the same port can hang, sglang#22779)."""
+    started again on the same port can hang, sglang#22779). At most 55535: SGLang 0.5.12 puts its
+    gRPC server at port + 10000."""
     owns_gpus: bool = False
     """True on a box rented for this alone: every compute process of our own user may be ended.
     False: only processes that an earlier trial of ours started."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import random
 import socket
-from typing import Any, Optional
+from typing import Any
 
+from infra.agent.refusal import Refusal
+
+RANGE = range(20_000, 30_000)
 _TIME_WAIT = "06"
 _ADDRESSES = ("127.0.0.1", "0.0.0.0")
 
@@ -52,15 +57,15 @@ def _states(port: int) -> set[str]:
     return found
 
 
-def pick(count: int, held: Optional[list[socket.socket]] = None) -> list[int]:
-    """Different free ports; they are let go again, so use them soon."""
-    held = [] if held is None else held
-    try:
-        for _ in range(count):
-            probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            held.append(probe)
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in held]
-    finally:
-        for probe in held:
-            probe.close()
+def pick(count: int) -> list[int]:
+    """Different free ports, in random order; use them soon.
+
+    They lie below the range from which the kernel gives out ports for outgoing connections, and
+    so low that what an engine adds to its port stays a port: SGLang 0.5.12 puts its gRPC server
+    at port + 10000 and refuses to start where that is beyond 65535.
+    """
+    free = (port for port in random.sample(RANGE, len(RANGE)) if is_free(port))
+    found = list(itertools.islice(free, count))
+    if len(found) < count:
+        raise Refusal("no_free_port", f"fewer than {count} ports are free in {RANGE}")
+    return found
