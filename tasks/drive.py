@@ -52,6 +52,8 @@ class Server(NamedTuple):
 class Load(NamedTuple):
     """One closed loop: these requests, so many at once."""
 
+    stage: str
+    """Of the trial."""
     job: str
     probe: Stream
     requests: list[dict[str, Any]]
@@ -99,7 +101,7 @@ def warm_up(server: Server, probes: Mapping[str, tuple[Stream, Sequence[Text]]])
                 range(level * probe.warm_up.per_slot), itertools.cycle(texts), strict=False
             )
         ]
-        result = _drive(server, Load(f"warm-{name}", probe, requests, level))
+        result = _drive(server, Load("warm_up", f"warm-{name}", probe, requests, level))
         if result.get("completed", 0) == 0:
             raise failed("warm_up", "probe_failed", f"no warm-up request of {name} came back")
         sent += len(requests)
@@ -123,7 +125,7 @@ def probe_level(
     job = f"probe-{name}-c{level}"
     follower.listen()
     try:
-        result = _drive(server, Load(job, probe, requests, level))
+        result = _drive(server, Load("probe", job, probe, requests, level))
     finally:
         raw = _fetch_samples(site, job)
     heard = follower.heard()
@@ -191,22 +193,24 @@ def _drive(server: Server, load: Load) -> dict[str, Any]:
             dead_since = dead_since or time.monotonic()
             continue
         if state.get("result") is None:
-            follower.raise_if_dead(followed.poll, "probe")
+            follower.raise_if_dead(followed.poll, load.stage)
         else:
             result = dict(state["result"])
             if not followed.poll.engine_alive:
-                follower.raise_if_dead(followed.poll, "probe")
+                follower.raise_if_dead(followed.poll, load.stage)
             if not result.get("ok"):
-                raise failed("probe", "probe_failed", f"{job}: {result.get('message', result)}")
+                raise failed(load.stage, "probe_failed", f"{job}: {result.get('message', result)}")
             return result
         if not state.get("alive", True):
-            raise failed("probe", "probe_failed", f"{job} died: {state.get('log_tail', '')[-300:]}")
+            raise failed(
+                load.stage, "probe_failed", f"{job} died: {state.get('log_tail', '')[-300:]}"
+            )
         progress = state.get("progress") or {}
         if progress:
             site.say(f"{job} {progress.get('done', 0)}/{len(load.requests)} requests")
         if time.monotonic() > deadline:
             known = failure_of("hang")
-            raise failed("probe", known.failure, f"{job} did not end in {probe.timeout_s:g} s")
+            raise failed(load.stage, known.failure, f"{job} did not end in {probe.timeout_s:g} s")
 
 
 def _still_writing(poll: Poll, dead_since: float | None) -> bool:

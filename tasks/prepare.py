@@ -55,13 +55,21 @@ def claim(agent: HostAgent, holder: str, note: str, patience_s: float) -> str:
             if refusal.error != "claimed":
                 raise
             if time.monotonic() > deadline:
-                raise failed("claim", "host_claimed", str(refusal)) from refusal
+                raise failed("claim", "host_claimed", _held(agent, refusal)) from refusal
             time.sleep(min(2.0, max(deadline - time.monotonic(), 0.1)))
             continue
         taken = answer.get("took_over")
         return (
             f"took over from {taken.get('holder')}, whose lease had ended" if taken else "claimed"
         )
+
+
+def _held(agent: HostAgent, refusal: AgentRefusal) -> str:
+    """By whom, for what, and until when at the latest."""
+    said = refusal.answer
+    left = said.get("left_s")
+    until = f"; unless renewed, its lease ends in {left:.0f} s" if isinstance(left, float) else ""
+    return f"{agent.host.name} is held by {said.get('holder')} ({said.get('note')}){until}"
 
 
 def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
@@ -191,7 +199,12 @@ def judge_reaped(stage: str, result: Mapping[str, Any]) -> None:
         names = ", ".join(f"{s['pid']} {s['comm']} ({s['state']})" for s in result["survivors"])
         raise failed(stage, "unkillable_process", f"still there after SIGKILL: {names}")
     if outcome == "gpu_memory_held":
-        rows = "; ".join(str(row) for row in result["gpus"])
-        raise failed(stage, "gpu_memory_held", f"GPU memory did not come back: {rows}"[:500])
+        raise failed(stage, "gpu_memory_held", f"GPU memory is still held: {_used(result)}")
     if outcome == "port_held":
         raise failed(stage, "port_in_use", "the engine's port is still held after its end")
+
+
+def _used(result: Mapping[str, Any]) -> str:
+    """Memory in use on each GPU, from the rows index, uuid, used, total, utilization."""
+    rows = ([cell.strip() for cell in str(row).split(",")] for row in result["gpus"])
+    return ", ".join(f"GPU {row[0]}: {row[2]} MiB" for row in rows if len(row) > 2)

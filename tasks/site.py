@@ -88,8 +88,15 @@ def failed_as(
             failure_class=known.failure,
             message=message,
             first_lines=lines,
-            remedy=" ".join([known.remedy, *known.hints]),
+            remedy=_remedy(known),
             rank=known.first_failing_rank,
             retry=known.retry,
         )
     )
+
+
+def _remedy(known: failures.Failure) -> str:
+    """What helps with failures of this class, then what helps with this one."""
+    if not known.hints:
+        return known.remedy
+    return f"{known.remedy} Here: {'; '.join(known.hints)}."

@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from configs.host import Fingerprint, Host, Ssh
 from configs.read import parse_sweep, to_yaml
@@ -19,6 +20,7 @@ from flows.stages import PlainRunner
 from infra.connect import connect
 from infra.rehearsal import faults, hosting, knobs, memory
 from infra.store import RunFolder, Store
+from tasks.record import TrialRecord
 from tests import rehearsing
 from tests.agent_host import is_alive, until
 
@@ -29,16 +31,14 @@ if TYPE_CHECKING:
     from configs.sweep import Sweep
     from flows.conduct import Outcome
     from infra.rehearsal.faults import Fault
-    from tasks.record import TrialRecord
 
+T = TypeVar("T")
 TIME_SCALE = 8.0
 _BOUND_S = 40.0
 
-_SPECULATING = """
-  tuned:
-    speculation:
-      {kind: eagle3, drafter: data/eagle3/k25-tuned, num_steps: 3, topk: 1, draft_tokens: 4}
-"""
+_OFF = "{kind: off}"
+_EAGLE3 = "{kind: eagle3, drafter: data/eagle3/%s, num_steps: 3, topk: 1, draft_tokens: 4}"
+_DRAFTERS = {"tuned": "k25-tuned", "custom": "k25-custom", "medai": "aq-medai-k2-drafter"}
 _SWEEP = """
 name: {name}
 question: Does it pay on the pretend host?
@@ -80,12 +80,15 @@ def sweep(
     gpu_free_s: float = 5,
     env_from: str = "",
 ) -> Sweep:
-    """A sweep of base, tuned, or both; one probe at concurrency 2."""
-    known = {"base": "\n  base: {speculation: {kind: off}}", "tuned": _SPECULATING}
+    """A small sweep: one probe at concurrency 2.
+
+    Args:
+        arms: Joined by +: base, tuned, custom, medai, or any other name for one like tuned.
+    """
     names = arms.split("+")
     text = _SWEEP.format(
         name=name,
-        arms="".join(known[arm].rstrip() for arm in names) + "\n",
+        arms="".join(map(_arm, names)),
         baseline=names[0],
         patches=patches,
         keep=str(keep).lower(),
@@ -97,6 +100,28 @@ def sweep(
         env_from=env_from,
     )
     return parse_sweep(text, f"{name}.yaml")
+
+
+def _arm(name: str) -> str:
+    drafter = _DRAFTERS.get(name, "k25-tuned")
+    speculation = _OFF if name == "base" else _EAGLE3 % drafter
+    # Arms that ask for the same would share a fingerprint.
+    return f"\n  {name}: {{speculation: {speculation}, env: {{ARM: {name}}}}}"
+
+
+class Noting(PlainRunner):
+    """Keeps when a stage failed."""
+
+    def __init__(self, say: Callable[[str], None], failed_at: dict[str, float]) -> None:
+        super().__init__(say)
+        self._failed_at = failed_at
+
+    def run(self, name: str, work: Callable[[], T]) -> T:
+        try:
+            return super().run(name, work)
+        except BaseException:
+            self._failed_at.setdefault(name, time.monotonic())
+            raise
 
 
 class Ground:
@@ -122,6 +147,8 @@ class Ground:
             rehearsal=True,
         )
         self.said: list[str] = []
+        self.failed_at: dict[str, dict[str, float]] = {}
+        """Trial -> stage -> when it failed first, on the clock that the host's agent uses too."""
 
     @property
     def folder(self) -> Path:
@@ -159,15 +186,36 @@ class Ground:
         path.write_text(to_yaml(asked))
         return path
 
-    def run(self, asked: Sweep, *, fresh: bool = False, **changed: Any) -> Outcome:
-        """Runs a sweep in this process, as the command line does."""
+    def run(
+        self,
+        asked: Sweep,
+        *,
+        fresh: bool = False,
+        hear: Callable[[str], None] | None = None,
+        **changed: Any,
+    ) -> Outcome:
+        """Runs a sweep in this process, as the command line does.
+
+        Args:
+            asked: The sweep.
+            fresh: Whether earlier runs are forgotten.
+            hear: Called with everything that is said, at once.
+            changed: In the host file.
+        """
         question = pose(asked, str(self.host_file(**changed)))
         self.said.clear()
+        self.failed_at.clear()
+
+        def say(text: str) -> None:
+            self.said.append(text)
+            if hear is not None:
+                hear(text)
+
         hands = Hands(
-            connect=lambda spec: connect(spec, patience_s=20, note=self.said.append),
-            runner=lambda _trial: PlainRunner(self.said.append),
+            connect=lambda spec: connect(spec, patience_s=20, note=say),
+            runner=lambda trial: Noting(say, self.failed_at.setdefault(trial, {})),
             tracker=None,
-            say=self.said.append,
+            say=say,
         )
         with open_run(self.runs, question, fresh=fresh) as folder:
             return Conductor(question, folder, hands).conduct()
@@ -175,17 +223,22 @@ class Ground:
     def trial(self, asked: Sweep, **changed: Any) -> Tried:
         """Runs a sweep of one arm anew; returns its only trial."""
         outcome = self.run(asked, fresh=True, **changed)
-        assert len(outcome.records) == 1
-        return self.tried(outcome, outcome.records[0].trial)
+        (last,) = outcome.records
+        return self.tried(outcome, last.trial, last.attempt)
 
-    def tried(self, outcome: Outcome, trial: str) -> Tried:
-        """One trial of a sweep that was run."""
-        (record,) = (record for record in outcome.records if record.trial == trial)
-        return Tried(record, outcome.run, self)
+    def tried(self, outcome: Outcome, trial: str, attempt: int = 1) -> Tried:
+        """One attempt at a trial of a sweep that was run."""
+        path = outcome.run.path / "trials" / f"{trial}.a{attempt}" / "record.json"
+        return Tried(TrialRecord.model_validate_json(path.read_bytes()), outcome.run, self)
 
     def command(self, *words: str, **env: str) -> Command:
         """`eagle3-sweep` as a process of its own, in this folder."""
         return Command(self, words, env)
+
+    def command_of(self, asked: Sweep, **changed: Any) -> Command:
+        """`eagle3-sweep run` of a sweep, as a process of its own."""
+        self.host_file(**changed)
+        return self.command("run", str(self.sweep_file(asked)))
 
     def plant(self, when: str, what: str = "die", **more: Any) -> Fault:
         """A fault for the next engine."""
