@@ -12,11 +12,14 @@ from infra.errors import WorldError
 from infra.places import runs_folder
 from infra.store import RunFolder, Store, read_json
 from infra.tracking import Tracker, tracking_uri
+from tasks.contact import IF_KILLED
 from tasks.patch_host import put_back
 from tasks.publish import publish_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from infra.host_agent import HostAgent
 
 _GRACE_S = 5.0
 _GPU_WAIT_S = 60.0
@@ -35,28 +38,47 @@ def clean_up_after(flow_run: str, say: Callable[[str], None]) -> None:
     clean_up_run(run, say)
 
 
-def clean_up_run(run: RunFolder, say: Callable[[str], None]) -> None:
-    """The same for a run folder."""
+def clean_up_run(
+    run: RunFolder,
+    say: Callable[[str], None],
+    *,
+    reach: Callable[[Host], HostAgent] | None = None,
+    tracker: Tracker | None = None,
+) -> None:
+    """The same for a run folder.
+
+    Args:
+        run: The run.
+        say: Shows what is done.
+        reach: How a host is reached; by its file, if nothing else is said.
+        tracker: Where it is published; the MLflow of this machine, if nothing else is said.
+    """
     for name, spec in read_json(run.path / "run.json").get("hosts", {}).items():
         host = Host.model_validate(spec)
         try:
-            say(f"{name}: {end_on_host(run, host)}")
+            say(f"{name}: {end_on_host(run, host, reach or _reach)}")
         except WorldError as error:
-            say(f"{name}: could not be cleaned ({error}); the lease ends the engine there")
+            say(f"{name}: could not be cleaned ({error}); {IF_KILLED}")
     for text in reconcile(run):
         say(text)
     uri = tracking_uri()
-    if uri:
-        publish_missing(run, Tracker(uri, note=say), say)
+    if tracker is None and uri is not None:
+        tracker = Tracker(uri, note=say)
+    if tracker is not None:
+        publish_missing(run, tracker, say)
 
 
-def end_on_host(run: RunFolder, host: Host) -> str:
+def _reach(host: Host) -> HostAgent:
+    return connect(host, patience_s=20.0)
+
+
+def end_on_host(run: RunFolder, host: Host, reach: Callable[[Host], HostAgent] = _reach) -> str:
     """Ends every process of a run's unfinished attempts on a host, and releases its claim.
 
     What an attempt changed in the engine's source is put back.
     """
     markers = [run.marker(folder) for folder in run.trials() if not folder.finished]
-    agent = connect(host, patience_s=20.0)
+    agent = reach(host)
     try:
         ended = 0
         for marker in markers:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from configs.speculation import Off
 from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
 from infra.store import DiskFull, write_json, write_text
+from tasks.contact import IF_KILLED
 from tasks.drafter_host import check_drafter
 from tasks.drive import Probed, Server, probe_level, warm_up
 from tasks.follow import Follower
@@ -186,7 +187,10 @@ def _of_world(stage: str, error: WorldError) -> Failure:
             name = "ssh_lost"
         case _:
             name = "unknown_exception"
-    return failed(stage, name, f"{type(error).__name__}: {error}").failure
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, ContactLost):
+        text += f"; what runs there is unknown: {IF_KILLED}"
+    return failed(stage, name, text).failure
 
 
 def _record(

@@ -27,6 +27,7 @@ import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, PasswordRequiredException
 
 from infra.channel import bounded, read_both
+from infra.detached import holds_streams
 from infra.errors import CommandKilled, ContactLost, FileRefused, HostRefused
 from infra.host_keys import changed_key, check_host_key
 from infra.shell import Output
@@ -68,7 +69,9 @@ class SshShell:
                 out, err = read_both(channel, deadline)
                 code = channel.recv_exit_status()
             except TimeoutError as error:
-                raise ContactLost(f"{self}: no answer within {timeout_s:g} s") from error
+                held = " and ".join(holds_streams(argv[-1]))
+                why = f": what it put into the background holds {held}" if held else ""
+                raise ContactLost(f"{self}: no answer within {timeout_s:g} s{why}") from error
             finally:
                 channel.close()
             if code == -1:

@@ -31,6 +31,10 @@ _PASSING = (
     "alembic_version",
     "already exists",
     "temporarily_unavailable",
+    "Service Unavailable",
+    "Too Many Requests",
+    "reset by peer",
+    "eadlock",  # PostgreSQL's and MySQL's
 )
 _MIGRATING = ("duplicate column name", "alembic_version", "no such table")
 _MIGRATING_HINT = "create the database once before starting parallel runs: eagle3-sweep up"
@@ -49,7 +53,9 @@ def tracking_uri() -> str | None:
 
 
 class TrackingDown(WorldError):
-    """MLflow did not take it; the run folder holds it, and `eagle3-sweep publish` brings it later."""
+    """MLflow did not take it. Never the end of a night: nothing is lost."""
+
+    kept = "the run folder keeps it; eagle3-sweep publish brings it later"
 
 
 class RunEntry(NamedTuple):

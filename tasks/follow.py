@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from configs.speculation import drafter_of
+from tasks.contact import Sight, conclude
 from tasks.failures import failure_of
 from tasks.site import failed_as
 from tasks.start_log import StartLog
@@ -87,7 +88,7 @@ class Follower:
             StageFailedError: The engine has ended.
         """
         state = poll.state or {}
-        if poll.engine_alive or state.get("phase") == "running":
+        if conclude(sight_of(poll), self._offset).failure is None:
             return
         self.drain()
         facts = self.start.finish(exit_code=state.get("exit_code"))
@@ -98,7 +99,8 @@ class Follower:
 
     def first_lines(self, known: Failure) -> tuple[str, ...]:
         """The evidence that a person wants to see first: the log around the first cause."""
-        kept = (self.site.keep.path / "server.log").read_bytes()[-200_000:]
+        log = self.site.keep.path / "server.log"
+        kept = log.read_bytes()[-200_000:] if log.exists() else b""
         lines = [line for line in kept.decode(errors="replace").splitlines() if line.strip()]
         root = known.root_line or ""
         at = next((i for i, line in enumerate(lines) if root and root in line), None)
@@ -111,6 +113,23 @@ class Follower:
         self.site.keep.append("server.log", self._mask.feed(data))
         if self._tap is not None:
             self._tap.append(data)
+
+
+def sight_of(poll: Poll) -> Sight:
+    """What a poll shows of the engine.
+
+    The agent knows its process by start time, and the hand on the host notices a reboot itself.
+    While the state file says running, the supervisor has not yet written how the engine ended.
+    """
+    state = poll.state or {}
+    running = state.get("phase") == "running"
+    return Sight(
+        alive=poll.engine_alive or running,
+        same_process=True,
+        boot_same=True,
+        exit_code=None if poll.engine_alive or running else state.get("exit_code"),
+        log_size=poll.log_size,
+    )
 
 
 def cause_line(known: Failure) -> str:

@@ -11,6 +11,8 @@ from tasks.prepare import judge_reaped
 from tasks.site import failed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tasks.launch import Handle
     from tasks.site import Site
 
@@ -48,7 +50,16 @@ def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None
         raise failed("tear_down", "unkillable_process", str(result.get("message")))
     judge_reaped("tear_down", result)
     said = f"{len(result['signalled'])} processes ended in {result['seconds']:.1f} s"
-    return "; ".join([said, *reverted])
+    return "; ".join([said, *verified(result), *reverted])
+
+
+def verified(result: Mapping[str, Any]) -> tuple[str, ...]:
+    """What was looked at after the end, and is so: unknown is not among it."""
+    seen = {
+        "no own process left": not result["survivors"],
+        "GPU memory released": result["gpu_free"],
+    }
+    return tuple(text for text, true in seen.items() if true)
 
 
 def _group(handle: Handle) -> dict[str, Any]:

@@ -192,6 +192,11 @@ def test_a_background_process_that_holds_the_streams_is_bounded_too(shell):
     assert time.monotonic() - began < 3
 
 
+def test_why_ssh_waited_is_said(cuttable):
+    with pytest.raises(ContactLost, match="into the background holds stderr and stdout"):
+        cuttable.shell.run(["sh", "-c", "sleep 5 & echo $!"], timeout_s=0.3)
+
+
 def test_a_command_that_was_killed_is_not_an_exit_code(shell):
     with pytest.raises(CommandKilled, match="signal"):
         shell.run(["sh", "-c", "echo before; kill -9 $$"])
