@@ -32,7 +32,7 @@ HostName = Annotated[str | None, typer.Option(help="another host than the sweep'
 
 
 class Stopped(BaseException):
-    """SIGTERM: like Ctrl-C, so that the trial in flight is torn down."""
+    """SIGTERM or Ctrl-C: the trial in flight is torn down on the way out."""
 
 
 @app.command()
@@ -63,7 +63,8 @@ def run(
     uri = tracking_uri()
     if uri is None:
         say("MLflow: none (set MLFLOW_TRACKING_URI); `eagle3-sweep publish` brings it there later")
-    signal.signal(signal.SIGTERM, _stop)
+    for number in (signal.SIGTERM, signal.SIGINT):  # click would take SIGINT for itself
+        signal.signal(number, _stop)
     progress = Progress()
     with open_run(Store(runs_folder()), question, fresh=fresh) as folder:
         hands = Hands(
@@ -125,7 +126,8 @@ def clean(sweep: SweepName) -> None:
     """End what an interrupted run left on its hosts, and record it as interrupted."""
     from flows.aftermath import clean_up_run
 
-    clean_up_run(_find_run(sweep, None), say)
+    with _find_run(sweep, None).alone() as run:  # never under a process that goes on with it
+        clean_up_run(run, say)
 
 
 @app.command()

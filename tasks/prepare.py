@@ -9,17 +9,18 @@ from configs.plan import hash_of
 from configs.speculation import drafter_of
 from configs.values import Value
 from infra.errors import AgentRefusal
-from tasks.cleanup import CleanupPlan, plan_cleanup
+from tasks.cleanup import plan_cleanup
 from tasks.gpus import GpuSurvey, survey_gpus
 from tasks.process_list import read_facts
 from tasks.site import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from configs.host import Host
     from configs.sweep import Sweep
     from infra.host_agent import HostAgent
+    from tasks.process_list import Process
     from tasks.site import Site
 
 _FACTS_S = 60.0
@@ -147,14 +148,22 @@ def clean_gpus(site: Site, found: Survey, raw: Mapping[str, Any]) -> str:
             "too_few_gpus" if found.gpus.reason in _TOO_FEW else "driver_problem",
             f"{found.gpus.reason}: {found.gpus.message or ''}",
         )
-    plan = _cleanup(site, found, raw)
+    processes = read_facts(raw["processes"])
+    markers = _started_here(site, processes)
+    plan = plan_cleanup(
+        processes,
+        found.gpus.apps,
+        markers=markers,
+        current=site.marker,
+        own_uid=site.agent.hello.uid,
+        own_user=site.agent.hello.user,
+        owns_gpus=site.host.owns_gpus,
+    )
     if plan.refused:
         raise failed("clean_gpus", "foreign_gpu_process", "; ".join(plan.reasons), plan.reasons)
     if not plan.reap and found.gpus.all_free:
         return f"{len(found.gpus.free)} GPUs free"
     site.say(f"ending {len(plan.reap)} processes of earlier trials" if plan.reap else "waiting")
-    markers = {process.marker for process in read_facts(raw["processes"])}
-    markers = {marker for marker in markers if marker and marker != site.marker}
     result = site.agent.job(
         site.folder,
         "clean",
@@ -177,15 +186,19 @@ def clean_gpus(site: Site, found: Survey, raw: Mapping[str, Any]) -> str:
     return f"ended {len(plan.reap)} processes in {result['seconds']:.1f} s"
 
 
-def _cleanup(site: Site, found: Survey, raw: Mapping[str, Any]) -> CleanupPlan:
-    return plan_cleanup(
-        read_facts(raw["processes"]),
-        found.gpus.apps,
-        current=site.marker,
-        own_uid=site.agent.hello.uid,
-        own_user=site.agent.hello.user,
-        owns_gpus=site.host.owns_gpus,
-    )
+def _started_here(site: Site, processes: Iterable[Process]) -> set[str]:
+    """The markers of earlier attempts of ours: those that have a folder in ours on this host.
+
+    A marker alone is not enough: a sweep with another folder of its own (of another controller,
+    or in another container that shares our processes) is somebody else.
+    """
+    seen = {process.marker for process in processes if process.marker} - {site.marker}
+    lock = "{root}/trials/{marker}/supervise.lock".format  # made before any engine is started
+    return {
+        marker
+        for marker in seen
+        if "/" not in marker and site.agent.head(lock(root=site.agent.root, marker=marker), 0)
+    }
 
 
 def judge_reaped(stage: str, result: Mapping[str, Any]) -> None:

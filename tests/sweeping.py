@@ -253,10 +253,10 @@ class Ground:
         return found
 
     def attempt(self, name: str) -> Path:
-        """The folder on the host of the latest attempt, once there is one."""
+        """The folder on the host of the attempt in flight; one that is not there if there is none."""
         run = self.runs.latest(name)
-        trials = list(run.trials()) if run is not None else []
-        return self.root / "trials" / run.marker(trials[-1]) if run and trials else self.root / "-"
+        going = [folder for folder in run.trials() if not folder.finished] if run else []
+        return self.root / "trials" / (run.marker(going[0]) if run and going else "none")
 
     def holders(self) -> list[memory.Holder]:
         """Who holds GPU memory now."""
@@ -369,3 +369,9 @@ def probes(attempt: Path) -> bool:
     """Whether an attempt is in the middle of its probe: a request of it has ended."""
     samples = attempt / "jobs" / "probe-load-c2" / "samples.jsonl"
     return samples.exists() and samples.stat().st_size > 0
+
+
+def finished(ground: Ground, name: str) -> list[str]:
+    """The trials of a sweep's latest run that have a record, attempts counted apart."""
+    run = ground.runs.latest(name)
+    return [folder.path.name for folder in run.trials() if folder.finished] if run else []

@@ -101,13 +101,21 @@ def test_memory_that_comes_back_in_time_is_waited_for(ground: Ground) -> None:
     assert f"--port {port}" in (tried.folder / "command.txt").read_text()
 
 
-def test_an_engine_that_an_earlier_trial_of_ours_left_is_ended(ground: Ground) -> None:
-    with somebody(marker="earlier-0001-abcdef01.b01-base.a1") as pid, held(ground, 0, pid):
-        tried = ground.trial(sweeping.sweep(arms="base", patches="", gpu_free_s=1))
-        # Its memory is planted, and stays; but the process is gone.
+def test_what_an_earlier_trial_of_ours_left_is_ended(ground: Ground) -> None:
+    marker = "earlier-0001-abcdef01.b01-base.a1"
+    (ground.root / "trials" / marker).mkdir(parents=True)
+    (ground.root / "trials" / marker / "supervise.lock").touch()
+    with somebody(marker=marker) as pid, held(ground, 0, pid):
+        ground.trial(sweeping.sweep(arms="base", patches="", gpu_free_s=1))
         until(lambda: not is_alive(pid))
-    (clean,) = (stage for stage in tried.record.stages if stage.name == "clean_gpus")
-    assert clean.seconds > 0
+
+
+def test_a_trial_of_somebody_elses_sweep_is_not_ours(ground: Ground) -> None:
+    """Another controller of the same user, with a folder of its own."""
+    with somebody(marker="theirs-0001-abcdef01.b01-base.a1") as pid:
+        with held(ground, 0, pid):
+            assert refused(ground).failure_class == "foreign_gpu_process"
+        assert is_alive(pid)
 
 
 def test_on_a_host_that_is_ours_alone_every_process_of_our_user_goes(ground: Ground) -> None:
