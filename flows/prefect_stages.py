@@ -77,13 +77,15 @@ class PrefectRunner:
         return timed(self.times, name, lambda: self._call(stage, box))
 
     def _call(self, stage: Callable[[], Any], box: _Box[T]) -> T:
+        # A task that hands a failed state back either raises for it or does not, by its retries.
         try:
             stage()
         except Exception:
-            if box.failed is not None:
-                raise box.failed from None
-            raise
-        return box.result[0]
+            if box.failed is None:
+                raise
+        if box.failed is not None:
+            raise box.failed
+        return box.result[-1]
 
     def say(self, text: str) -> None:
         """Logs what changed, at most every two seconds; the engine's start is a progress bar."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from prefect import flow
@@ -10,8 +11,10 @@ from prefect.client.orchestration import get_client
 from prefect.concurrency.sync import concurrency
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run as this_run
 from prefect.states import Completed, Failed
 
+from configs.find import stem
 from configs.sweep import Sweep  # noqa: TC001 - Prefect reads the annotation for its form
 from flows.aftermath import clean_up_after
 from flows.conduct import Conductor, Hands, Outcome
@@ -44,10 +47,19 @@ def after_the_end(flow: Any, flow_run: Any, state: Any) -> None:  # noqa: ARG001
     clean_up_after(str(flow_run.id), print)
 
 
+def _run_name() -> str:
+    """A flow run is called after its sweep, however that was given."""
+    given = this_run.parameters
+    definition = given.get("definition")
+    if definition is not None:
+        return str(definition["name"] if isinstance(definition, dict) else definition.name)
+    return stem(Path(given["sweep"]))
+
+
 @flow(
     name="eagle3-sweep",
     description="Does EAGLE-3 pay? Runs a sweep's trials on its hosts and reports the verdict.",
-    flow_run_name="{sweep}",
+    flow_run_name=cast("Any", _run_name),
     on_cancellation=[cast("Any", after_the_end)],
     on_crashed=[cast("Any", after_the_end)],
     persist_result=False,
@@ -72,7 +84,7 @@ def eagle3_sweep(
     for warning in question.warnings:
         log.warning(warning)
     context = FlowRunContext.get()
-    flow_run = str(context.flow_run.id) if context and context.flow_run else None
+    run_id = str(context.flow_run.id) if context and context.flow_run else None
     slots = [host_slot(name) for name in question.hosts]
     _make_slots(slots)
     uri = tracking_uri()
@@ -85,7 +97,7 @@ def eagle3_sweep(
             lease_duration=_SLOT_LEASE_S,
             timeout_seconds=_SLOT_WAIT_S,
         ),
-        open_run(Store(runs_folder()), question, fresh=fresh, flow_run=flow_run) as run,
+        open_run(Store(runs_folder()), question, fresh=fresh, flow_run=run_id) as run,
     ):
         hands = Hands(
             connect=lambda spec: connect(spec, note=log.warning),
