@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from configs.host import Host
-from flows.runs import of_flow_run
+from flows.runs import of_flow_run, read_run_sweep
 from flows.skips import reconcile
 from infra.connect import connect
 from infra.errors import WorldError
@@ -15,6 +15,7 @@ from infra.tracking import Tracker, tracking_uri
 from tasks.contact import IF_KILLED
 from tasks.patch_host import put_back
 from tasks.publish import publish_missing
+from tasks.tear_down import forget_secrets, has_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,8 @@ def end_on_host(run: RunFolder, host: Host, reach: Callable[[Host], HostAgent] =
             agent.make_folder(folder)
             result = _reap(agent, folder, marker, host)
             ended += len(result.get("signalled", []))
+            if has_secrets(read_run_sweep(run), host):
+                forget_secrets(agent, folder)
         restored = put_back(agent) if markers else ()
         agent.call("release", root=agent.root, holder=run.holder)
     finally:

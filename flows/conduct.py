@@ -21,9 +21,9 @@ from tasks.prepare import claim, survey
 from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
 from tasks.reporting import write_report
-from tasks.site import Site
-from tasks.tear_down import let_go
+from tasks.tear_down import forget_secrets, has_secrets, let_go
 from tasks.texts import fetch_template, texts_of
+from tasks.venue import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,6 +103,8 @@ class Conductor:
         }
         self._grounds: dict[str, _Ground] = {}
         self._records: dict[str, TrialRecord] = {}
+        self._cut_off: list[str] = []
+        """Markers of attempts whose process was killed before they could tear down."""
 
     def conduct(self) -> Outcome:
         """Runs the plan, then compares and reports all of it.
@@ -112,6 +114,7 @@ class Conductor:
         """
         run, hands, plan = self._run, self._hands, self._question.plan
         hands.say(f"run {run.id}: {len(plan.trials)} trials, folder {run.path}")
+        self._cut_off = [run.marker(folder) for folder in run.trials() if not folder.finished]
         for text in reconcile(run):
             hands.say(text)
         self._records = {record.trial: record for record in read_records(run)}
@@ -150,6 +153,9 @@ class Conductor:
         site = self._site(trial, agent, runner, None)
         claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
         agent.make_folder(site.folder)
+        if has_secrets(question.sweep, host):
+            for marker in self._cut_off:
+                forget_secrets(agent, f"{agent.root}/trials/{marker}")
         found, _raw = survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
         texts = texts_of(question.sweep, question.sets, fetch_template(site))
         let_go(site)

@@ -17,10 +17,10 @@ from tasks.drive import Probed, Server, probe_level, warm_up
 from tasks.follow import Follower
 from tasks.launch import Handle, launch
 from tasks.patch_host import clear_pycache, patch
-from tasks.prepare import Survey, claim, clean_gpus, survey
+from tasks.prepare import Survey, claim, clean_gpus, facts_to_keep, survey
 from tasks.record_trial import Seen, build_record
-from tasks.site import Site, StageFailedError, failed
 from tasks.tear_down import let_go, tear_down
+from tasks.venue import Site, StageFailedError, failed
 from tasks.wait_ready import Ready, verify, wait_ready
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     site.agent.make_folder(site.folder)
     found, raw = runner.run(stage("survey"), lambda: survey(site))
     progress.survey = found
-    write_json(site.keep.path / "facts.json", raw)
+    write_json(site.keep.path / "facts.json", facts_to_keep(raw, site.mask))
     runner.run(stage("clean_gpus"), lambda: clean_gpus(site, found, raw))
     progress.patches = runner.run(stage("patch"), lambda: patch(site, orders.patches))
     runner.run(stage("clear_pycache"), lambda: clear_pycache(site, progress.patches))

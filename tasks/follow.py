@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from configs.speculation import drafter_of
 from tasks.contact import Sight, conclude
 from tasks.failures import failure_of
-from tasks.site import failed_as
 from tasks.start_log import StartLog
+from tasks.venue import failed_as
 
 if TYPE_CHECKING:
     from infra.host_agent import Poll
     from tasks.failures import Failure
-    from tasks.site import Site
+    from tasks.venue import Site
 
 _FIRST_LINES = 12
 
@@ -95,14 +95,18 @@ class Follower:
         known = facts.failure or failure_of("engine_died", stage=facts.stage)
         if state.get("end_reason") == "lease_expired":
             known = failure_of("lease_expired", stage=facts.stage)
-        raise failed_as(stage, known, cause_line(known), self.first_lines(known))
+        raise failed_as(stage, known, self.cause(known), self.first_lines(known))
+
+    def cause(self, known: Failure) -> str:
+        """The first cause in one line, without secrets: it is shown and kept."""
+        return self.site.mask.text(cause_line(known))
 
     def first_lines(self, known: Failure) -> tuple[str, ...]:
         """The evidence that a person wants to see first: the log around the first cause."""
         log = self.site.keep.path / "server.log"
         kept = log.read_bytes()[-200_000:] if log.exists() else b""
         lines = [line for line in kept.decode(errors="replace").splitlines() if line.strip()]
-        root = known.root_line or ""
+        root = self.site.mask.text(known.root_line or "")
         at = next((i for i, line in enumerate(lines) if root and root in line), None)
         if at is None:
             return tuple(lines[-_FIRST_LINES:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,11 @@ from configs.plan import hash_of
 from configs.speculation import drafter_of
 from configs.values import Value
 from infra.errors import AgentRefusal
+from infra.masking import STARS
 from tasks.cleanup import plan_cleanup
 from tasks.gpus import GpuSurvey, survey_gpus
 from tasks.process_list import read_facts
-from tasks.site import failed
+from tasks.venue import failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,10 +22,15 @@ if TYPE_CHECKING:
     from configs.host import Host
     from configs.sweep import Sweep
     from infra.host_agent import HostAgent
+    from infra.masking import Mask
     from tasks.process_list import Process
-    from tasks.site import Site
+    from tasks.venue import Site
 
 _FACTS_S = 60.0
+# --api-key K, --hf-token=T, -password P: the value of an argument that is called after a secret.
+_SECRET_ARGUMENT = re.compile(
+    r"(--?[\w-]{0,40}?(?:key|token|password|secret)(?:=|\s+))\S+", re.IGNORECASE
+)
 _TOO_FEW = {"too_few_gpus", "no_gpus", "no_gpu_rows"}
 
 
@@ -86,6 +93,18 @@ def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
         holder=site.holder,
     )
     return read_survey(raw, sweep, host), raw
+
+
+def facts_to_keep(raw: Any, mask: Mask, key: str = "") -> Any:
+    """Raw facts as they may be kept: command lines of processes may hold keys, ours or others'."""
+    if isinstance(raw, dict):
+        return {name: facts_to_keep(value, mask, str(name)) for name, value in raw.items()}
+    if isinstance(raw, list):
+        return [facts_to_keep(value, mask, key) for value in raw]
+    if not isinstance(raw, str):
+        return raw
+    text = mask.text(raw)
+    return _SECRET_ARGUMENT.sub(rf"\g<1>{STARS}", text) if key == "args" else text
 
 
 def model_paths(sweep: Sweep) -> list[str]:

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
     from configs.plan import Trial
     from configs.sweep import Sweep
+    from infra.masking import Mask
     from tasks.drive import Probed
     from tasks.launch import Secrets
     from tasks.prepare import Survey
     from tasks.record import Failure, PatchOutcome, StageTime, Status
     from tasks.server_info import ServerInfo
-    from tasks.site import Site
     from tasks.start_facts import StartFacts
+    from tasks.venue import Site
 
 
 class Seen(NamedTuple):
@@ -83,7 +84,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         rehearsal=host.rehearsal,
         fingerprint=fingerprint(trial, seen.survey),
         status=_status(seen.failure, any(finding.tolerated is None for finding in findings)),
-        failure=seen.failure,
+        failure=_masked(seen.failure, site.mask),
         findings=findings,
         command=tuple(site.mask.text(word) for word in argv),
         environment=site.mask.env(env, secrets.env),
@@ -99,6 +100,14 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         versions=versions(seen.survey),
         notes=tuple(site.mask.text(note) for note in _notes(seen)),
     )
+
+
+def _masked(failure: Failure | None, mask: Mask) -> Failure | None:
+    """A failure in words that may be kept: they come from logs and answers of the engine."""
+    if failure is None:
+        return None
+    lines = tuple(mask.text(line) for line in failure.first_lines)
+    return failure.model_copy(update={"message": mask.text(failure.message), "first_lines": lines})
 
 
 def bare_record(

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 from infra.errors import AgentBroken
 from tasks.patch_host import put_back
 from tasks.prepare import judge_reaped
-from tasks.site import failed
+from tasks.venue import failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from configs.host import Host
+    from configs.sweep import Sweep
+    from infra.host_agent import HostAgent
     from tasks.launch import Handle
-    from tasks.site import Site
+    from tasks.venue import Site
+
+_FORGET = 'rm -f -- "$1"/server.log "$1"/launch.json "$1"/jobs/*/request.json'
 
 
 def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None) -> str:
@@ -46,6 +51,8 @@ def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None
         holder=site.holder,
     )
     reverted = put_back(site.agent)
+    if has_secrets(site.sweep, site.host):
+        forget_secrets(site.agent, site.folder)
     if not result.get("ok", True):
         raise failed("tear_down", "unkillable_process", str(result.get("message")))
     judge_reaped("tear_down", result)
@@ -70,6 +77,20 @@ def _group(handle: Handle) -> dict[str, Any]:
         "start_ticks": handle.start_ticks,
         "boot_id": handle.boot_id,
     }
+
+
+def has_secrets(sweep: Sweep, host: Host) -> bool:
+    """Whether an engine of this sweep gets any value that must not be kept."""
+    return bool(host.env_from or sweep.engine.env_from or host.api_key_from)
+
+
+def forget_secrets(agent: HostAgent, folder: str) -> None:
+    """Removes the files of an attempt on the host that may hold a secret.
+
+    SGLang prints its whole ServerArgs, the API key with them, and the probes' requests carry it;
+    what is worth keeping of both is here, masked.
+    """
+    agent.shell.run(["sh", "-c", _FORGET, "sh", folder], timeout_s=20.0)
 
 
 def let_go(site: Site) -> None:

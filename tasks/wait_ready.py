@@ -12,16 +12,15 @@ from configs.values import Value
 from infra.errors import AgentRefusal
 from tasks.effective import effective_settings, setting_name
 from tasks.failures import failure_of
-from tasks.follow import cause_line
 from tasks.readiness import Answer, Facts, judge
 from tasks.server_info import ServerInfo, read_server_info
-from tasks.site import failed, failed_as
+from tasks.venue import failed, failed_as
 
 if TYPE_CHECKING:
     from configs.names import FlagValue
     from tasks.follow import Follower
     from tasks.launch import Handle
-    from tasks.site import Site
+    from tasks.venue import Site
 
 _PROMPT = "The capital of France is"
 _GENERATION_S = 120.0
@@ -82,7 +81,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
 def _given_up(follower: Follower, state: str, reason: str) -> Exception:
     known = follower.start.facts().failure
     if known is not None:
-        return failed_as("wait_ready", known, cause_line(known), follower.first_lines(known))
+        return failed_as("wait_ready", known, follower.cause(known), follower.first_lines(known))
     name = _CLASS.get(state, state)
     lines = follower.first_lines(failure_of(name))
     stage = follower.start.facts().stage
