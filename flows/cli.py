@@ -17,7 +17,7 @@ from flows.question import pose
 from infra.errors import WorldError
 from infra.places import runs_folder
 from infra.store import RunFolder, Store
-from tasks.site import StageFailedError
+from tasks.venue import StageFailedError
 
 app = typer.Typer(
     help="Does EAGLE-3 speculative decoding pay for this model on this host?",

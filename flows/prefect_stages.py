@@ -13,7 +13,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Failed
 
 from flows.stages import PASSING, policy_of, timed
-from tasks.site import StageFailedError
+from tasks.venue import StageFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

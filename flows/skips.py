@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from flows.runs import read_run_plan, read_run_sweep
 from infra.store import write_value
 from tasks.record_trial import bare_record
-from tasks.site import failed
+from tasks.venue import failed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -19,14 +19,14 @@ from tasks.safetensors_header import (
     read_header,
     read_index,
 )
-from tasks.site import failed
+from tasks.venue import failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from infra.host_agent import HostAgent
     from tasks.prepare import Survey
-    from tasks.site import Site
+    from tasks.venue import Site
 
 _ALLOW_LONGER = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 

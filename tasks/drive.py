@@ -14,7 +14,7 @@ from tasks.measure import measure
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
 from tasks.server_info import read_server_info
-from tasks.site import failed
+from tasks.venue import failed
 from tasks.wait_ready import drive_request, http
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tasks.follow import Follower
     from tasks.launch import Handle
     from tasks.prompts import Prompt
-    from tasks.site import Site
+    from tasks.venue import Site
 
 _MARGIN_S = 30.0
 _QUIET_S = 1.0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from configs.names import FlagValue
     from tasks.drive import Probed
     from tasks.record_trial import Seen
-    from tasks.site import Site
+    from tasks.venue import Site
 
 
 def evidence_of(site: Site, seen: Seen, flags: dict[str, FlagValue]) -> Evidence:

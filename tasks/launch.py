@@ -11,7 +11,7 @@ from configs.problems import ConfigError, Problem
 from configs.rules import arm_flags
 from configs.values import Value
 from infra.errors import AgentRefusal
-from tasks.site import failed
+from tasks.venue import failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from configs.host import Host
     from configs.names import FlagValue
     from configs.sweep import Sweep
-    from tasks.site import Site
+    from tasks.venue import Site
 
 # So that a marker in the environment survives the engine's retitling of its processes
 # (setproctitle zeroes the environment otherwise; measured with 1.3.8).

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from infra.errors import AgentRefusal
 from tasks.patching import apply_patch
 from tasks.record import PatchOutcome
-from tasks.site import failed
+from tasks.venue import failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from configs.patch import Patch
     from infra.host_agent import HostAgent
     from tasks.patch_result import PatchResult
-    from tasks.site import Site
+    from tasks.venue import Site
 
 # In our folder on the host: the files that are to be put back. Written before a file is changed,
 # so that whoever comes next can do it, whatever ended the attempt that changed it.

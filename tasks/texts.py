@@ -17,7 +17,7 @@ from tasks.chat_template import (
 )
 from tasks.drive import Text
 from tasks.prompts import choose, read_prompts, set_identity
-from tasks.site import failed
+from tasks.venue import failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from configs.probe import Stream
     from configs.sweep import Sweep
     from tasks.prompts import Prompt
-    from tasks.site import Site
+    from tasks.venue import Site
 
 
 def read_sets(sweep: Sweep) -> dict[str, tuple[Prompt, ...]]:

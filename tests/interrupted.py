@@ -13,8 +13,8 @@ from infra.store import Store, write_json, write_value
 from infra.tracking import Tracker
 from tasks.launch import Handle, Secrets
 from tasks.record import StageTime, TrialRecord
-from tasks.site import Site
 from tasks.tear_down import verified
+from tasks.venue import Site
 from tasks.wait_ready import Ready
 from tests.scripted_mlflow import ScriptedMlflow
 

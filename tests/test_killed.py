@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from infra.store import RunHeld
-from tasks.site import StageFailedError
+from tasks.venue import StageFailedError
 from tests import sweeping
 from tests.agent_host import until
 
