@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -49,7 +50,7 @@ def test_a_room_is_this_repositorys_own(room):
 
 def test_nothing_excuses_itself():
     """Notes for later, skipped tests without a reason and the like do not land."""
-    words = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "Not" + "ImplementedError"]
+    words = ["TO" + "DO", "FIX" + "ME", "raise Not" + "ImplementedError"]
     said = [
         f"{ids(path)}:{number}"
         for path in [*MODULES, *sorted((ROOT / "tests").glob("*.py"))]
@@ -83,7 +84,7 @@ def test_the_lock_holds_every_direct_dependency_with_hashes():
     lock = (ROOT / "requirements.lock").read_text().lower().replace("_", "-")
     for requirement in wanted:
         name = requirement.split(">")[0].split("[")[0].split("=")[0].strip().lower()
-        assert f"\n{name.replace('_', '-')}==" in f"\n{lock}", name
+        assert f"\n{re.sub('[._]', '-', name)}==" in f"\n{lock}", name
     pinned = [line for line in lock.splitlines() if "==" in line and not line.startswith(" ")]
     assert lock.count("--hash=sha256:") >= len(pinned)
 
