@@ -46,7 +46,7 @@ class Conclusion(NamedTuple):
     state: State
     action: Action
     failure: str | None
-    """``host_lost``: nothing of ours runs there any more; ``engine_died``."""
+    """``host_lost``: nothing of ours runs there any more; ``engine_dead``."""
     resume_from: int | None
     """Where reading the log goes on."""
     relaunch: bool
@@ -72,14 +72,14 @@ def conclude(sight: Sight | None, offset: int = 0) -> Conclusion:
         # Or another rented machine under the same name.
         return _ended("host_rebooted", "host_lost", teardown=False)
     if sight.exit_code is not None:
-        return _ended("exited", "engine_died", teardown=True)
+        return _ended("exited", "engine_dead", teardown=True)
     if sight.alive and sight.same_process is not False:
         cut = sight.log_size is not None and sight.log_size < offset
         start = 0 if cut else offset
         return Conclusion("running", "reconnect_and_continue", None, start, False, False, None)
     # The number belongs to a stranger now, or to nobody; nobody saw the exit code.
     state: State = "pid_reused" if sight.alive else "ended_unseen"
-    return _ended(state, "engine_died", teardown=True)
+    return _ended(state, "engine_dead", teardown=True)
 
 
 def silent(no_bytes_for_s: float, limit_s: float) -> Conclusion | None:

@@ -43,6 +43,8 @@ ENGINE_FAILURES = (
             seen(
                 r"\[Errno 98\] (?:error while attempting to bind on address \('[^']*', (?P<port>\d{1,15}))?"
             ),
+            seen(r"Address already in use \(addr='tcp://[^']{0,80}:(?P<port>\d{1,15})'"),
+            seen(r"[. ]port: (?P<port>\d{1,15}), .{0,160}(?:EADDRINUSE|address already in use)"),
             seen(
                 r"[Pp]ort (?P<port>\d{1,15})? ?is already in use|Address already in use|EADDRINUSE"
             ),

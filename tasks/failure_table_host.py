@@ -6,7 +6,7 @@ from tasks.failure_table_form import FailureClass
 
 HOST_FAILURES = (
     FailureClass(
-        name="engine_died",
+        name="engine_dead",
         cause="The engine's process ended and its log does not say why.",
         remedy="Read the last lines of the log and the host's dmesg.",
         who="engine",

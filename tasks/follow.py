@@ -92,7 +92,7 @@ class Follower:
             return
         self.drain()
         facts = self.start.finish(exit_code=state.get("exit_code"))
-        known = facts.failure or failure_of("engine_died", stage=facts.stage)
+        known = facts.failure or failure_of("engine_dead", stage=facts.stage)
         if state.get("end_reason") == "lease_expired":
             known = failure_of("lease_expired", stage=facts.stage)
         raise failed_as(stage, known, self.cause(known), self.first_lines(known))

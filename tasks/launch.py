@@ -179,7 +179,7 @@ def handle_of(folder: str, port: int, state: Any) -> Handle:
     """The handle in a state file."""
     engine = state["engine"] or {}
     if not engine:
-        raise failed("launch", "engine_died", state.get("message") or "the engine did not start")
+        raise failed("launch", "engine_dead", state.get("message") or "the engine did not start")
     return Handle(
         folder=folder,
         port=port,

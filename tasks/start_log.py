@@ -24,6 +24,8 @@ _EVENTS = (*SGLANG_EVENTS, *VLLM_EVENTS)
 _HEADS = tuple(event.head for event in _EVENTS if event.head)
 _ANYWHERE = tuple(event for event in _EVENTS if not event.head)
 _BATCH = ("Decode batch", "Prefill batch", "Engine 0", "Avg prompt throughput", "SpecDecoding")
+# Where logs are appended to, the last start is the one that is asked about.
+_BEGINNINGS = ("server_args=", "vLLM API server version")
 _PERCENT = re.compile(r"(\d{1,3})%(?:\||\s+Completed)")
 _ELAPSED = re.compile(r"\[(?:(\d{1,6}):)?(\d{1,3}):(\d\d)<")
 
@@ -34,6 +36,7 @@ class StartLog:
     Feed bytes, then ask for `facts()` or `progress()` as often as you like; call `finish()`
     when the process has ended or the log is at its end. However the bytes are cut, the facts
     are the same; memory is bounded, so the reader may follow a server for as long as it runs.
+    In a log of several starts the last one counts.
 
     A failure may still be named more exactly by the lines that follow it: take it when
     `finish()` was called, or when it did not change for a second or two.
@@ -55,16 +58,20 @@ class StartLog:
             draft_path: The drafter's path in the command.
         """
         self._reader = LogReader()
-        self._scan = TracebackScan()
-        self._state = StartState(framework=framework)
+        self._framework = framework
         self._asked = (model_path, draft_path)
+        self._ended = self._torn = False
+        self._exit_code: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._scan = TracebackScan()
+        self._state = StartState(framework=self._framework)
         self._started_at: str | None = None
         self._last_stamp: str | None = None
         self._last_progress_at: str | None = None
         self._ready_at: str | None = None
         self._was_ready = False
-        self._ended = self._torn = False
-        self._exit_code: int | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the log."""
@@ -75,7 +82,7 @@ class StartLog:
         """Take the last line and return the facts.
 
         Args:
-            ended: The process is gone; a server without a known cause has then `engine_died`.
+            ended: The process is gone; a server without a known cause has then `engine_dead`.
             exit_code: Its exit code, if known. 137 is how sglang ends after any failed start.
         """
         for line in self._reader.finish():
@@ -126,6 +133,8 @@ class StartLog:
         )
 
     def _line(self, line: LogLine) -> None:
+        if line.framed and line.text.startswith(_BEGINNINGS) and self._is_over(line):
+            self._begin()
         if line.stamp is not None:
             self._last_stamp = line.stamp
             self._started_at = self._started_at or line.stamp
@@ -143,6 +152,11 @@ class StartLog:
         self._events(line, failing=False)
         if line.stamp is not None and not self._was_ready and not line.text.startswith("Pyspy"):
             self._last_progress_at = line.stamp
+
+    def _is_over(self, line: LogLine) -> bool:
+        """Tell whether the start that was read so far has ended: then another one begins here."""
+        served = self._was_ready and line.text.startswith(_BEGINNINGS[0])
+        return served or self._scan.ended or self._scan.verdict() is not None
 
     def _setting(self) -> Setting:
         state = self._state
@@ -204,7 +218,7 @@ class StartLog:
     def _failure(self) -> Failure | None:
         failure = self._scan.verdict(ended=self._ended)
         if failure is None and self._ended:
-            failure = failure_of("engine_died")
+            failure = failure_of("engine_dead")
         if failure is None:
             return None
         update: dict[str, object] = {}

@@ -125,7 +125,7 @@ class TracebackScan:
                 stage=cut[0].stage,
                 first_failing_rank=rank_of(cut[0].source),
             )
-        return None if self._echo is None else failure_of("engine_died", root_line=self._echo)
+        return None if self._echo is None else failure_of("engine_dead", root_line=self._echo)
 
     def _begin(self, line: LogLine, position: int, source: str, setting: Setting) -> bool:
         scene = setting.scene

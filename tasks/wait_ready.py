@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PROMPT = "The capital of France is"
 _GENERATION_S = 120.0
-_CLASS = {"wrong_model": "wrong_model_served", "timeout": "ready_timeout", "dead": "engine_died"}
+_CLASS = {"wrong_model": "wrong_model_served", "timeout": "ready_timeout", "dead": "engine_dead"}
 
 
 class Ready(Value):

@@ -96,7 +96,7 @@ def test_eight_ranks_with_one_cause_are_one_failure():
     assert found.failing_ranks == ("TP2", "TP0", "TP1", "TP3", "TP4", "TP5", "TP6", "TP7")
 
 
-def test_a_lost_peer_is_an_echo_and_alone_it_is_engine_died():
+def test_a_lost_peer_is_an_echo_and_alone_it_is_engine_dead():
     echo = "torch.distributed.DistBackendError: NCCL error in: a.cpp:94, remote process exited or there was a network error"
     found = failure(*crash(echo), *crash("KeyError: 'd2t'", rank="TP6", second=5), SIGQUIT)
     assert (found.failure, found.root_line, found.first_failing_rank) == (
@@ -104,8 +104,8 @@ def test_a_lost_peer_is_an_echo_and_alone_it_is_engine_died():
         "KeyError: 'd2t'",
         "TP6",
     )
-    assert failure(*crash(echo), SIGQUIT).failure == "engine_died"
-    assert failure(SIGQUIT).failure == "engine_died"
+    assert failure(*crash(echo), SIGQUIT).failure == "engine_dead"
+    assert failure(SIGQUIT).failure == "engine_dead"
 
 
 def test_ranks_that_write_at_once_do_not_mix():
@@ -219,7 +219,7 @@ def test_an_uncaught_exception_of_the_native_side_is_read():
     assert failure(head, "  what():  std::bad_alloc").failure == "native_crash"
     echo = "  what():  [Rank 1] NCCL error: remote process exited or there was a network error"
     assert failure(*crash("KeyError: 'x'"), head, echo).root_line == "KeyError: 'x'"
-    assert failure(head, echo).failure == "engine_died"
+    assert failure(head, echo).failure == "engine_dead"
 
 
 def test_hints_are_in_the_flags_of_the_engine_that_failed():

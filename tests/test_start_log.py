@@ -178,12 +178,12 @@ def test_uvicorn_is_not_readiness_for_sglang():
     assert not log.facts().ready
 
 
-def test_a_server_that_ended_without_a_word_is_engine_died_and_137_proves_nothing():
+def test_a_server_that_ended_without_a_word_is_engine_dead_and_137_proves_nothing():
     log = StartLog("sglang")
     log.feed(b"[2026-03-04 09:12:32 TP0] Load weight begin. avail mem=138.20 GB\n")
     facts = log.finish(exit_code=137)
     assert facts.failure is not None
-    assert facts.failure.failure == "engine_died"
+    assert facts.failure.failure == "engine_dead"
     assert facts.failure.stage == "target_weights"
     assert facts.failure.exit_code == 137
 
