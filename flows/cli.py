@@ -77,7 +77,7 @@ def run(
     progress.clear()
     console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
     say(f"{outcome.counts().text()}; report: {outcome.report.folder}/report.md")
-    if outcome.counts().ok == 0:
+    if outcome.counts().ok + outcome.counts().suspect == 0:
         raise typer.Exit(1)
 
 

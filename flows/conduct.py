@@ -153,11 +153,11 @@ class Conductor:
         site = self._site(trial, agent, runner, None)
         claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
         agent.make_folder(site.folder)
-        if has_secrets(question.sweep, host):
-            for marker in self._cut_off:
-                forget_secrets(agent, f"{agent.root}/trials/{marker}")
         found, _raw = survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
         texts = texts_of(question.sweep, question.sets, fetch_template(site))
+        if has_secrets(question.sweep, host):
+            for marker in [site.marker, *self._cut_off]:
+                forget_secrets(agent, f"{agent.root}/trials/{marker}")
         let_go(site)
         known = ", ".join(f"{name} {version}" for name, version in found.versions.items())
         hands.say(f"host {host.name}: {known}")

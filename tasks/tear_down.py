@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tasks.launch import Handle
     from tasks.venue import Site
 
-_FORGET = 'rm -f -- "$1"/server.log "$1"/launch.json "$1"/jobs/*/request.json'
+_FORGET = """cd "$1" && rm -f server.log launch.json jobs/*/request.json jobs/facts*/result.json"""
 
 
 def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None) -> str:
@@ -87,8 +87,8 @@ def has_secrets(sweep: Sweep, host: Host) -> bool:
 def forget_secrets(agent: HostAgent, folder: str) -> None:
     """Removes the files of an attempt on the host that may hold a secret.
 
-    SGLang prints its whole ServerArgs, the API key with them, and the probes' requests carry it;
-    what is worth keeping of both is here, masked.
+    SGLang prints its whole ServerArgs, the API key with them; the probes' requests carry it, and
+    the facts show it on the command line of an engine. What is worth keeping is here, masked.
     """
     agent.shell.run(["sh", "-c", _FORGET, "sh", folder], timeout_s=20.0)
 

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from infra.rehearsal.faults import Fault
 
 T = TypeVar("T")
-TIME_SCALE = 8.0
+TIME_SCALE = 4.0
+MEASURED = {"ok", "suspect"}
+"""How a trial ends that was measured; on a busy machine the load client may come out suspect."""
 _BOUND_S = 40.0
 
 _OFF = "{kind: off}"

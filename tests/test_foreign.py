@@ -95,7 +95,7 @@ def test_memory_that_comes_back_in_time_is_waited_for(ground: Ground) -> None:
 
     port = rehearsing.free_port()
     tried = ground.trial(sweeping.sweep(arms="base", patches=""), hear=let_go, port=port)
-    assert tried.record.status == "ok"
+    assert tried.record.status in sweeping.MEASURED
     assert not planted.exists()
     # And a port that the host file names is the one that is used.
     assert f"--port {port}" in (tried.folder / "command.txt").read_text()
@@ -156,5 +156,5 @@ def test_an_engine_of_ours_whose_process_was_lost_is_ended_before_the_next_trial
     tried = ground.trial(sweeping.sweep("other", arms="base", patches=""))
     (clean,) = (stage for stage in tried.record.stages if stage.name == "clean_gpus")
     assert clean.note.startswith("ended ")
-    assert tried.record.status == "ok"
+    assert tried.record.status in sweeping.MEASURED
     assert not is_alive(engine)

@@ -123,7 +123,8 @@ def test_with_nothing_to_compare_the_report_says_so(deaths: Deaths) -> None:
 def test_a_hang_ends_within_the_silence_bound_and_is_tried_once_more(ground: Ground) -> None:
     ground.plant("target_weights", "hang", rank=6)
     tried = ground.trial(sweeping.sweep("hang", arms="tuned", patches="", silence_s=2))
-    assert (tried.record.status, tried.record.attempt) == ("ok", 2)
+    assert tried.record.status in sweeping.MEASURED
+    assert tried.record.attempt == 2
     hung = json.loads((tried.run.path / "trials" / "b01-tuned.a1" / "record.json").read_text())
     assert hung["failure"]["stage"] == "wait_ready"
     # Seven of eight ranks got that far; the eighth still loads.

@@ -30,7 +30,7 @@ class Two(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with sweeping.ground(tmp_path_factory.mktemp("trial")) as made:
+    with sweeping.ground(tmp_path_factory.mktemp("trial"), time_scale=2.0) as made:
         yield made
 
 
@@ -117,7 +117,7 @@ def test_a_patch_that_is_to_be_kept_stays_and_is_no_change_the_next_time(ground:
     try:
         outcome = ground.run(sweeping.sweep("kept", arms="tuned", keep=True, blocks=2))
         first, second = outcome.records
-        assert (first.status, second.status) == ("ok", "ok")
+        assert {first.status, second.status} <= sweeping.MEASURED
         assert [r.patches[0].action for r in (first, second)] == ["insert", "complete_already"]
         assert first.must_match == second.must_match
         assert b"def get_embed_and_head" in ground.source.read_bytes()
