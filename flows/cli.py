@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
 from configs.problems import ConfigError
+from configs.read import read_sweep
 from flows.question import pose
 from infra.errors import WorldError
 from infra.places import runs_folder
@@ -216,7 +216,7 @@ def say(text: str) -> None:
 
 
 def _find_run(sweep: str, number: int | None) -> RunFolder:
-    name = Path(sweep).name.split(".")[0]
+    name = read_sweep(sweep).name if "/" in sweep or sweep.endswith(".yaml") else sweep
     store = Store(runs_folder())
     runs = store.runs(name)
     if number is not None:

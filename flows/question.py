@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from configs.plan import Plan, duplicate_intents, hash_of, make_plan
 from configs.problems import ConfigError, Problem
 from configs.read import check_sweep, read_host, read_patch, read_sweep
-from configs.rules import warnings
+from configs.rules import host_problems, warnings
 from tasks.check_table import BY_NAME as GUARDS_BY_NAME
 from tasks.texts import identities, read_sets
 
@@ -61,12 +61,14 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
         if name not in GUARDS_BY_NAME:
             known = ", ".join(sorted(GUARDS_BY_NAME))
             problems.append(Problem(file, f"tolerate.{name}", f"no such finding: one of {known}"))
+    problems += [Problem(file, s.where, s.message) for s in host_problems(list(hosts.values()))]
     if problems:
         raise ConfigError(problems)
     sets = read_sets(asked)
     contents = identities(sets) | {
         f"patch:{patch.name}": hash_of(patch.model_dump(mode="json")) for patch in patches
     }
+    contents |= {f"host:{name}": hash_of(_what_counts(of)) for name, of in hosts.items()}
     plan = make_plan(asked, contents)
     said = [f"{w.where}: {w.message}" for w in warnings(asked)]
     said += [
@@ -74,3 +76,8 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
         for a, b in duplicate_intents(plan.trials)
     ]
     return Question(asked, hosts, tuple(patches), sets, plan, tuple(said))
+
+
+def _what_counts(host: Host) -> dict[str, object]:
+    """What of a host file may change a trial's numbers; addresses and keys may not."""
+    return {"env": host.env, "python": host.python, "time_scale": host.time_scale}
