@@ -85,6 +85,7 @@ def run(
 def compare(
     sweep: SweepName,
     run_number: Annotated[int | None, typer.Option("--run", help="which run; the latest")] = None,
+    every_figure: Annotated[bool, typer.Option("--all", help="every figure's verdicts")] = False,
 ) -> None:
     """Compare the trials of a sweep's latest run; reads the run folder alone."""
     from flows.runs import read_records, read_run_sweep
@@ -94,7 +95,7 @@ def compare(
 
     folder = _find_run(sweep, run_number)
     found = compare_sweep(read_run_sweep(folder), read_records(folder))
-    console.print(verdict_text(found, decision_sentence(found)))
+    console.print(verdict_text(found, decision_sentence(found), every_figure=every_figure))
     say(f"run {folder.id}: {folder.path}")
 
 
@@ -175,7 +176,7 @@ def demo() -> None:
         env={**os.environ, **found.env},
     )
     os.environ.update(found.env)
-    compare("rehearsal")
+    compare("rehearsal", None)
     say(f"\nPrefect  {found.prefect_ui}\nMLflow   {Tracker(found.mlflow).chart_link('rehearsal')}")
     raise typer.Exit(done.returncode)
 

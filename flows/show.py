@@ -167,21 +167,46 @@ def _trials(question: Question) -> Table:
     return table
 
 
-def verdict_text(comparison: Comparison, sentence: str) -> RenderableType:
-    """The comparison table, and the sentence last, where the eye rests."""
-    rows = comparison_rows(comparison)
+def verdict_text(
+    comparison: Comparison, sentence: str, *, every_figure: bool = False
+) -> RenderableType:
+    """The comparison's tables, and the sentence last, where the eye rests.
+
+    Args:
+        comparison: What to show.
+        sentence: The decision.
+        every_figure: All figures that got a verdict, not the leading one alone.
+    """
+    rows = [
+        row
+        for row in comparison_rows(comparison)
+        if every_figure or row["figure"] == comparison.metrics[0]
+    ]
     parts: list[RenderableType] = []
-    keys = dict.fromkeys((row["probe"], row["figure"], row["against"]) for row in rows)
-    for probe, figure, against in keys:
-        table = Table(title=f"{probe}: {figure} against {against}", title_justify="left", box=None)
-        for head in _COLUMNS:
-            table.add_column(head, justify="left" if head in {"setting", "verdict"} else "right")
-        for row in rows:
-            if (row["probe"], row["figure"], row["against"]) == (probe, figure, against):
-                verdict = Text(row["verdict"], style=_COLOUR.get(row["verdict"].split()[0], ""))
-                table.add_row(*(row[head] for head in _COLUMNS[:-1]), verdict)
-        parts += [table, Text("")]
+    for key in dict.fromkeys(_table_of(row) for row in rows):
+        parts += [_verdicts(key, [row for row in rows if _table_of(row) == key]), Text("")]
     if not leading_cells(comparison) and comparison.problem:
         parts.append(Text(comparison.problem, style="yellow"))
     parts.append(Text(sentence, style="bold"))
     return Group(*parts)
+
+
+def _table_of(row: dict[str, str]) -> tuple[str, str]:
+    """Title and unit of the table that a row belongs to: one per baseline, one for all levels."""
+    unit = row["value"].partition(" ")[2]
+    same_arm = row["setting"].split(",")[0] == row["against"].split(",")[0]
+    against = f"each arm at {row['against'].partition(', ')[2]}" if same_arm else row["against"]
+    return f"{row['probe']}: {row['figure']} ({unit}) against {against}", unit
+
+
+def _verdicts(key: tuple[str, str], rows: list[dict[str, str]]) -> Table:
+    title, unit = key
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for head in _COLUMNS:
+        left = head in {"setting", "verdict"}
+        table.add_column(head, justify="left" if left else "right", no_wrap=True)
+    for row in rows:
+        verdict = Text(row["verdict"], style=_COLOUR.get(row["verdict"].split()[0], ""))
+        cells = [row[head].removesuffix(f" {unit}") for head in _COLUMNS[:-1]]
+        table.add_row(*cells, verdict)
+    return table
