@@ -7,8 +7,11 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from configs.plan import Plan
 from configs.sweep import Sweep
+from infra.errors import WorldError
 from infra.store import read_json, write_json, write_value
 from tasks.record import TrialRecord
 
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 
     from flows.question import Question
     from infra.store import RunFolder, Store
+
+
+class RecordUnreadable(WorldError):
+    """A record does not have the shape that this version knows."""
 
 
 @contextmanager
@@ -58,9 +65,25 @@ def open_run(
 
 
 def read_records(run: RunFolder) -> list[TrialRecord]:
-    """The last finished attempt of every trial, in the order of the plan."""
-    found = [TrialRecord.model_validate_json(raw) for raw in run.records().values()]
+    """The last finished attempt of every trial, in the order of the plan.
+
+    Raises:
+        RecordUnreadable: A record is of another version, or damaged; says which and why.
+    """
+    found = [_read_record(run, trial, raw) for trial, raw in run.records().items()]
     return sorted(found, key=lambda record: record.order)
+
+
+def _read_record(run: RunFolder, trial: str, raw: bytes) -> TrialRecord:
+    try:
+        return TrialRecord.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RecordUnreadable(
+            f"{run.path}/trials/{trial}: record.json cannot be read ({where}: {first['msg']}): "
+            "written by another version; move it away, or run with --fresh"
+        ) from error
 
 
 def read_run_plan(run: RunFolder) -> Plan:

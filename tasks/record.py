@@ -131,7 +131,7 @@ class Measurement(Value):
     counts_from: Literal["requests", "counters", "none"]
     """Where the speculation counts come from."""
     retractions: int | None
-    server_accept_length: float | None
+    server_accept_length: float | None = None
     """The server's own average since the cache was flushed before this measurement; beside ours,
     for a cross-check. It counts the first token too and lags by up to 40 decode steps."""
     natural_stops: int
