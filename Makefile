@@ -30,8 +30,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two at a time, file by file; what measures real time runs afterwards, alone.
 unit: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 fix: setup
 	$(BIN)/ruff check --fix .

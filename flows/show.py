@@ -207,6 +207,9 @@ def _verdicts(key: tuple[str, str], rows: list[dict[str, str]]) -> Table:
         table.add_column(head, justify="left" if left else "right", no_wrap=True)
     for row in rows:
         verdict = Text(row["verdict"], style=_COLOUR.get(row["verdict"].split()[0], ""))
-        cells = [row[head].removesuffix(f" {unit}") for head in _COLUMNS[:-1]]
-        table.add_row(*cells, verdict)
+        # Levels that both share stand in the title.
+        shared = row["against"].partition(",")
+        setting = row["setting"].removesuffix("".join(shared[1:]) or "\n")
+        cells = [row[head].removesuffix(f" {unit}") for head in _COLUMNS[1:-1]]
+        table.add_row(setting, *cells, verdict)
     return table
