@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from configs.sweep import Sweep
     from tests.sweeping import Ground
 
+pytestmark = pytest.mark.slow
+
 # The lease is ten seconds; so long after its end at the latest nothing may be left.
 _LEASE_S = 10.0
 _AFTER_S = 10.0

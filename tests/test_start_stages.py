@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tasks.record import Failure
     from tests.sweeping import Ground, Tried
 
+pytestmark = pytest.mark.slow
+
 # Planted stage -> the stage as we call it, the class, and what the first lines must show.
 _SAID = {
     "arguments": ("arguments", "bad_arguments", "Unknown attention backend"),
