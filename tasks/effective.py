@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Setting = str | int | float | bool | None
 
-#: Two spellings of one setting: the flag's own name, and argparse's destination in 0.5.9.
+#: Spellings of one setting: the flag's own name, argparse's destination in 0.5.9, short names.
 _SAME = {
     "tensor_parallel_size": "tp_size",
     "data_parallel_size": "dp_size",
@@ -20,6 +20,11 @@ _SAME = {
     "expert_parallel_size": "ep_size",
     "speculative_draft_model": "speculative_draft_model_path",
     "model": "model_path",
+    "draft_model_path": "speculative_draft_model_path",
+    "num_steps": "speculative_num_steps",
+    "topk": "speculative_eagle_topk",
+    "eagle_topk": "speculative_eagle_topk",
+    "num_draft_tokens": "speculative_num_draft_tokens",
 }
 
 

@@ -84,6 +84,16 @@ ARGUMENT_FAILURES = (
         ),
     ),
     FailureClass(
+        name="permission_denied",
+        cause="The engine may not read or write a file of the host.",
+        remedy="Give its user the right, or take a path that it owns.",
+        who="host",
+        retry="after_change",
+        signatures=(
+            seen(r"^PermissionError: .{0,60}Permission denied(?:: '(?P<path>[^']{1,300})')?"),
+        ),
+    ),
+    FailureClass(
         name="model_download_failed",
         cause="A model hub was asked and did not give the file.",
         remedy="Put the model on the host's disk, or give a token and a network.",
@@ -106,6 +116,14 @@ ARGUMENT_FAILURES = (
         retry="after_change",
         signatures=(
             seen(r"^ModuleNotFoundError: No module named '(?P<field>[\w.]+)'"),
+            said(r"\S{0,200}python[\w.]*: No module named '?(?P<field>[\w.]+)"),
+            said(
+                r"\S{1,80} line \d+: (?P<field>\S{1,200}): (?:No such file or directory|command not found)"
+            ),
+            seen(
+                r"(?P<field>[\w.-]{1,80}) is installed .{0,80}less than the minimum required version"
+            ),
+            seen(r"CUDA_HOME environment variable is not set|Could not find (?P<field>nvcc)"),
             # Kernels are compiled at the first start (sglang tvm_ffi, flashinfer).
             seen(r"No such file or directory: '(?P<field>ninja|nvcc|g\+\+|gcc|cc|c\+\+)'"),
         ),
@@ -126,6 +144,11 @@ ARGUMENT_FAILURES = (
             ),
             seen(r"validation errors? for \w+\n *(?P<field>[\w.]+)\n"),
             seen(r"validation errors? for \w+"),
+            seen(
+                r"must be divisible by (?:the )?(?:tensor|attention|attn_)[\w ]{0,20}(?:parallel|tp|size)",
+                "choose a --tp-size that divides the model's heads",
+            ),
+            seen(r"quantization method specified in .{0,80}does not match"),
             seen(
                 r"^(?:Value|Type|Assertion|Key|NotImplemented)Error",
                 frames=r"server_args\.py|arg_utils\.py",

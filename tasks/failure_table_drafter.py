@@ -100,7 +100,13 @@ DRAFTER_FAILURES = (
         who="user",
         retry="after_change",
         citation="sglang 0.5.12 log, drafter without config",
-        signatures=(seen(NO_CONFIG, "look at {path}/config.json", drafter=True),),
+        signatures=(
+            seen(NO_CONFIG, "look at {path}/config.json", drafter=True),
+            seen(
+                r"'\w+Config' object has no attribute '(?P<field>draft_vocab_size)'",
+                'add "draft_vocab_size" to the drafter\'s config.json: null or the number',
+            ),
+        ),
     ),
     FailureClass(
         name="draft_context_too_short",
@@ -175,6 +181,10 @@ DRAFTER_FAILURES = (
             seen(
                 r"(?:speculative_eagle_)?topk(?:\(\d+\))? ?> ?1 (?:with|and) page_size(?:\(\d+\))? ?> ?1",
                 "set --page-size 1 or --speculative-eagle-topk 1",
+            ),
+            seen(
+                r"[Bb]ackend requires (?:SM|compute capability|Hopper|Blackwell|CUDA)",
+                "set --attention-backend",
             ),
             seen(r"No valid attention backend|Selected backend \S{1,80} is not valid for"),
         ),

@@ -117,6 +117,20 @@ ENGINE_FAILURES = (
             seen(r"cannot import name 'flash_\w+' from 'sgl_kernel'", _OTHER_BACKEND),
             seen(r"from 'sgl_kernel'|No module named '(?:sgl_kernel|flashinfer|flash_attn)\b"),
             seen(r"undefined symbol|cannot open shared object file"),
+            seen(r"\[sgl_kernel\] CRITICAL|Could not load any common_ops"),
+        ),
+    ),
+    FailureClass(
+        name="kernel_build_failed",
+        cause="A kernel that is compiled at the first start did not compile.",
+        remedy="Read the compiler's lines; clear the kernel cache (~/.cache/flashinfer, ~/.triton).",
+        who="host",
+        retry="after_change",
+        citation="flashinfer jit, torch cpp_extension",
+        signatures=(
+            seen(
+                r"Ninja build failed|Error building extension|Error compiling objects|NVCC failed"
+            ),
         ),
     ),
     FailureClass(
@@ -194,6 +208,26 @@ ENGINE_FAILURES = (
         ),
     ),
     FailureClass(
+        name="kv_pool_leak",
+        cause="The scheduler counted its cache and found pages missing: a fault of the engine.",
+        remedy="Take another release; until then a smaller load or no radix cache may avoid it.",
+        who="engine",
+        retry="same_once",
+        citation="sglang scheduler.py check_memory",
+        signatures=(seen(r"(?:pool|allocator|KV cache)\w* .{0,20}(?:memory )?leak detected"),),
+    ),
+    FailureClass(
+        name="not_a_number",
+        cause="The model's output holds NaN or infinity.",
+        remedy="Look at the KV cache type and the attention backend; compare without speculation.",
+        who="engine",
+        retry="after_change",
+        citation="torch.multinomial",
+        signatures=(
+            seen(r"probability tensor contains either|Detected errors during sampling! NaN"),
+        ),
+    ),
+    FailureClass(
         name="native_crash",
         cause="A process crashed outside Python (segmentation fault, abort, bus error).",
         remedy="Keep the core's backtrace; a bus error often means /dev/shm is full.",
@@ -213,6 +247,7 @@ ENGINE_FAILURES = (
                 r" \(exit code:? (?P<exit_code>-(?:4|6|7|8|11))\)"
             ),
             said(r"Rank \d+ scheduler is dead[\s\S]*?Exit code: (?P<exit_code>-(?:4|6|7|8|11))\b"),
+            said(r".{0,200}Failed core proc\(s\): \{[^}]{0,200}: (?P<exit_code>-(?:4|6|7|8|11))\b"),
         ),
     ),
     FailureClass(

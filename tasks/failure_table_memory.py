@@ -5,7 +5,8 @@ from __future__ import annotations
 from tasks.failure_table_form import FailureClass, said, seen
 
 _OOM = (
-    r"(?:OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|cudaErrorMemoryAllocation)"
+    r"(?:OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|cudaErrorMemoryAllocation"
+    r"|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED)"
 )
 _OOM_NUMBERS = (
     r"(?:[\s\S]{0,300}?GPU (?P<gpu>\d{1,15}) has a total capac\w+ of (?P<total_gib>\d{1,9}(?:\.\d{1,15})?) GiB"
@@ -92,8 +93,8 @@ MEMORY_FAILURES = (
     ),
     FailureClass(
         name="host_oom_or_killed",
-        cause="A process was killed with SIGKILL: the kernel's out-of-memory killer, or somebody's"
-        " clean-up.",
+        cause="The host's own memory ran out, or a process was killed with SIGKILL: by the kernel's"
+        " out-of-memory killer, or by somebody's clean-up.",
         remedy="Look at dmesg for `Out of memory`, and at other users' clean-up scripts.",
         who="host",
         retry="after_change",
@@ -109,6 +110,8 @@ MEMORY_FAILURES = (
                 r"Subprocess (?P<process>\w+) \(pid=\d+\) crashed with exit code (?P<exit_code>-9)\b"
             ),
             said(r"Rank \d+ scheduler is dead[\s\S]*?Exit code: (?P<exit_code>-9)\b"),
+            said(r".{0,200}Failed core proc\(s\): \{[^}]{0,200}: (?P<exit_code>-9)\b"),
+            seen(r"DefaultCPUAllocator: .{0,40}allocate memory|\[Errno 12\]|^MemoryError"),
             said(r"(?:\S+ line \d+: +\d+ )?Killed(?:$|  )|Out of memory: Killed process"),
         ),
     ),

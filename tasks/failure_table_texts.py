@@ -9,6 +9,7 @@ NOT_THERE = (
     r"|(?P<path_d>\S{1,300}) does not appear to have a file named config\.json"
     r"|(?P<path_e>\S{1,300}) is not a local folder and is not a valid model identifier"
     r"|Invalid repository ID or local directory specified: '(?P<path_f>[^']+)'"
+    r"|No such file or directory: '(?P<path_g>/[^']{1,300})/(?:config|tokenizer|model)[\w.-]{0,80}\.(?:json|safetensors|model)'"
 )
 """No model at a path, in the words of transformers and huggingface_hub."""
 

@@ -25,6 +25,7 @@ ECHO = re.compile(
     r"|remote process exited or there was a network error|[Cc]onnection (?:was )?(?:closed|reset) by"
     r"|ConnectionResetError|ConnectionRefusedError|Broken ?[Pp]ipe|^EOFError|CancelledError"
     r"|NCCL communicator was aborted|Failed to recv, got 0 bytes|EngineDeadError|EngineCore encountered"
+    r"|Request \S{1,200} failed \(engine dead\)"
     r"|check the stack trace above for the root cause"
 )
 """Texts with which a process only says that another one failed."""

@@ -24,6 +24,7 @@ REQUEST_LOG = re.compile(
 LINE_HEADS = re.compile(
     r"\[Errno|Initialization failed|(?:\w+ )?[Ww]atchdog|Rank \d+ scheduler|Subprocess \w+ \(pid"
     r"|Fatal Python|Segmentation fault|Bus error|Aborted\b|Floating point|!+ ?Seg|SIGTERM received"
+    r"|\S{0,200}python[\w.]*: No module"
     r"|Gracefully exiting|Killed|\S+ line \d+:|Out of memory: Killed|Process group watchdog|\["
     r"|[\w .-]{1,80}: error: |\S+:\d+:\d+ \[\d+\] .{0,80}NCCL WARN "
 )

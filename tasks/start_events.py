@@ -37,7 +37,9 @@ def _sglang_arguments(state: StartState, _found: re.Match[str], line: LogLine) -
     port = _value(text, "port")
     if port is not None and re.fullmatch(INTEGER, port):
         state.first("port", int(port))
-    state.move("starting", line)
+    # The launcher's line: no step of a rank.
+    if state.leads == 0:
+        state.enter("starting", line.stamp)
 
 
 def _distributed_begin(state: StartState, _found: re.Match[str], line: LogLine) -> None:

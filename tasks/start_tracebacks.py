@@ -125,7 +125,7 @@ class TracebackScan:
                 stage=cut[0].stage,
                 first_failing_rank=rank_of(cut[0].source),
             )
-        return None if self._echo is None else failure_of("engine_dead", root_line=self._echo)
+        return None if self._echo is None else _only_echo(self._echo)
 
     def _begin(self, line: LogLine, position: int, source: str, setting: Setting) -> bool:
         scene = setting.scene
@@ -186,7 +186,8 @@ class TracebackScan:
             return
         text = "\n".join(witness.text)
         if ECHO.search(text):
-            if witness.sure:
+            # vLLM's front end says in the traceback of any request that the core is dead.
+            if witness.sure or "EngineDeadError" in text:
                 self._echo = self._echo or witness.text[0]
             return
         frames = "\n".join(witness.frames)
@@ -209,7 +210,8 @@ class TracebackScan:
         scene = setting.scene
         if self._witnesses and line.text.startswith("Exit code:"):
             return self._exit_code(self._witnesses[-1], line, scene)
-        if ECHO.match(line.text) or (line.level == "ERROR" and ECHO.search(line.text)):
+        told = line.level == "ERROR" or EXCEPTION.match(line.text)
+        if ECHO.match(line.text) or (told and ECHO.search(line.text)):
             if not REQUEST_LOG.match(line.text):
                 self._echo = self._echo or line.text[:300]
                 return True
@@ -256,6 +258,14 @@ class TracebackScan:
             self._unsure += 1
             witness.kept = True
             self._witnesses.append(witness)
+
+
+def _only_echo(text: str) -> Failure:
+    """Name what the last word of a survivor tells by itself: the exit codes of the others."""
+    match = classify(text, Scene(), line=True)
+    if match is None:
+        return failure_of("engine_dead", root_line=text)
+    return failure_from(match, root_line=text)
 
 
 def _failure(first: _Witness, all_of_them: list[_Witness]) -> Failure:

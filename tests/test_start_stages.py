@@ -69,18 +69,7 @@ def failure_of(tried: Tried) -> Failure:
     return tried.record.failure
 
 
-_STANDS_AT_STARTING = pytest.mark.xfail(
-    strict=True, reason="the launcher's server_args line counts as a rank's first step"
-)
-
-
-@pytest.mark.parametrize(
-    "stage",
-    [
-        pytest.param(stage, marks=[_STANDS_AT_STARTING] if stage == "distributed_init" else [])
-        for stage in faults.START_STAGES
-    ],
-)
+@pytest.mark.parametrize("stage", faults.START_STAGES)
 def test_a_death_in_each_start_stage_is_named(deaths: Deaths, stage: str) -> None:
     failure = failure_of(deaths.at(stage))
     named, failure_class, line = _SAID[stage]
