@@ -19,7 +19,8 @@ def bench_jsonl(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
         server_failure=given.get("server_log_failure"),
         **{name: given[name] for name in SAME_NAME if given.get(name) is not None},
     )
-    files = sorted(folder.glob("*.jsonl"), key=lambda path: "base" not in path.name)
+    found = [p for p in folder.glob("*.json*") if p.name != "expect.json"]
+    files = sorted(found, key=lambda path: "base" not in path.name)
     results = [
         read_bench(path.read_text(encoding="utf-8", errors="replace"), known) for path in files
     ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.decode_log import read_decode_log
 from tasks.decode_summary import DecodeSetting
+from tests.case_files import the_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,5 +21,5 @@ def decode_log(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
         draft_context=given.get("draft_max_position_embeddings"),
         busy_before=given.get("server_was_busy_before", False),
     )
-    log = (folder / "server.log").read_bytes()
+    log = the_file(folder, "server.log").read_bytes()
     return read_decode_log(log, setting).model_dump(mode="json")

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tasks.readiness import Answer, Facts, judge
+from tests.case_files import the_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +17,7 @@ STANDSTILL = re.compile(r"\b(?:no|none|nothing|silent|stopped)\b", re.IGNORECASE
 
 
 def health_probe(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
-    transcript = json.loads((folder / "probe.json").read_text(encoding="utf-8"))
+    transcript = json.loads(the_file(folder, "probe.json").read_text(encoding="utf-8"))
     progress = given.get("log_progress")
     facts = Facts(
         alive=given.get("process_alive", given.get("own_process_alive")),

@@ -10,6 +10,7 @@ from tasks.patching import apply_patch
 if TYPE_CHECKING:
     from pathlib import Path
 
+METHODS = ("set_eagle3_layers_to_capture", "get_embed_and_head", "set_embed_and_head")
 PARAMETERS = {
     "set_eagle3_layers_to_capture": ("layer_ids=None",),
     "set_embed_and_head": ("embed", "head"),
@@ -21,10 +22,10 @@ def model_source(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     patch = Patch(
         name="case",
         module=f"srt/models/{path.name if path else 'kimi_k25.py'}",
-        class_name=given["class"],
+        class_name=given.get("class", "KimiK25ForConditionalGeneration"),
         methods=tuple(
             Delegate(name=name, to="language_model", parameters=PARAMETERS.get(name, ()))
-            for name in given["methods"]
+            for name in given.get("methods", METHODS)
         ),
         after="load_weights",
         versions=">=0.5.9,<0.5.10",

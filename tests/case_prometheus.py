@@ -15,11 +15,14 @@ def prometheus(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
         path.stem: path.read_text(encoding="utf-8", errors="replace")
         for path in folder.glob("*.txt")
     }
-    later = texts["after"] if "after" in texts else texts["metrics"]
+    earlier = next((name for name in sorted(texts) if "before" in name), None)
+    if earlier is None and len(texts) > 1:
+        earlier = min(texts)
+    (later, *_) = (text for name, text in sorted(texts.items()) if name != earlier)
     reading = read_metrics(
         later,
         given.get("framework", "sglang"),
-        before=texts.get("before"),
+        before=texts[earlier] if earlier else None,
         status=given.get("status", 200),
     )
     return reading.model_dump(mode="json")

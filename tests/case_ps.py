@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.process_list import PS_COLUMNS, ps_columns, read_ps
 from tasks.processes import Leader, split_by_leader, teardown_step
 from tasks.smi_csv import read_apps
+from tests.case_files import the_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 def ps(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     columns = ps_columns(str(given.get("command", ""))) or PS_COLUMNS
-    processes = read_ps((folder / "ps.txt").read_text(encoding="utf-8", errors="replace"), columns)
+    processes = read_ps(
+        the_file(folder, "ps.txt").read_text(encoding="utf-8", errors="replace"), columns
+    )
     apps = folder / "apps.csv"
     gpu_pids = {a.pid for a in read_apps(apps.read_text(encoding="utf-8"))} if apps.exists() else ()
     written = given.get("pidfile") or {}

@@ -10,13 +10,14 @@ from typing import Any
 from infra.detached import GOOD_SHAPE, holds_streams
 from tasks.contact import IF_KILLED, POLLS, Sight, conclude, silent
 from tasks.log_lines import LogReader
+from tests.case_files import the_file
 from tests.interrupted import interrupted
 
 COMMAND_S = 30.0  # what infra.shell.Shell.run gives a command
 
 
 def remote_exec(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
-    seen = json.loads((folder / "transcript.json").read_text(encoding="utf-8"))
+    seen = json.loads(the_file(folder, "transcript.json").read_text(encoding="utf-8"))
     if "chunks_hex" in seen:
         return _text(seen)
     if "events" in seen:

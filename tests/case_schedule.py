@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from flows.schedules import next_fires, policy
+from tests.case_files import the_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def schedule(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
-    asked = json.loads((folder / "schedule.json").read_text(encoding="utf-8"))
+    asked = json.loads(the_file(folder, "schedule.json").read_text(encoding="utf-8"))
     after = datetime.fromisoformat(asked["after"])
     try:
         fires = next_fires(asked["cron"], asked.get("timezone"), after, asked.get("count", 1))

@@ -16,6 +16,7 @@ from configs.rules import host_problems, problems, warnings
 from configs.sweep import Sweep
 from configs.vllm import VllmServer
 from tasks.launch import engine_argv
+from tests.case_files import the_file
 from tests.neutral_config import HOST, SWEEP, VLLM, build, leaves, place, words
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ MACHINE = {
 
 def user_config(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     try:
-        document = read_document(folder / "experiment.yaml")
+        document = read_document(the_file(folder, "experiment.yaml"))
     except ConfigError as error:
         return {"ok": False, "problems": [_plain(problem) for problem in error.problems]}
     neutral, machine = document.data, {**MACHINE, "gpus": given.get("gpus_on_host", 8)}

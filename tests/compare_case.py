@@ -109,9 +109,30 @@ def _same_member(expected: Any, got: Any) -> bool:
     if isinstance(expected, str) and isinstance(got, str):
         prose = " " in expected and _WORD.search(expected) is not None
         return expected == got or (prose and names_the_same_thing(expected, got))
+    if isinstance(expected, dict) and isinstance(expected.get("reason"), str):
+        return _same_located(expected, got)
     if isinstance(expected, dict | list):
         return same("", expected, got)
     return type(expected) is type(got) and bool(expected == got)
+
+
+def _same_located(expected: dict[str, Any], got: Any) -> bool:
+    """A problem that says where it is: the place decides, of the reason a third must recur.
+
+    The place already names the thing, and a problem is a denial however it is worded.
+    """
+    place = {key: value for key, value in expected.items() if key != "reason"}
+    if not place or not same("", place, got) or not isinstance(got.get("reason"), str):
+        return same("", expected, got)
+    reason, words = got["reason"], _content(expected["reason"])
+    have = _content(reason)
+    shared = sum(any(_same_mark(w, h) for h in have) for w in words)
+    return expected["reason"] == reason or shared >= max(1, math.ceil(len(words) / 3))
+
+
+def _content(text: str) -> set[str]:
+    """Marks and significant words together, denials among them."""
+    return {*_marks(text), *_words(text), *(_tokens(text) & _NEGATIONS)} - {"no", "not"}
 
 
 def names_the_same_thing(expected: str, got: str) -> bool:

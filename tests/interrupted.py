@@ -14,7 +14,7 @@ from infra.tracking import Tracker
 from tasks.launch import Handle, Secrets
 from tasks.record import StageTime, TrialRecord
 from tasks.tear_down import verified
-from tasks.venue import Site
+from tasks.venue import Site, failed
 from tasks.wait_ready import Ready
 from tests.scripted_mlflow import ScriptedMlflow
 
@@ -51,7 +51,7 @@ BRINGS: dict[str, Any] = {
 }
 #: The stage that is at work once so much has happened.
 AFTER = {"start_run": "claim", "launch": "wait_ready", "pid": "wait_ready", "ready": "warm_up"}
-INTERRUPTS: dict[str, type[BaseException]] = {
+INTERRUPTS: dict[str, Callable[[str], BaseException]] = {
     "SIGTERM": SystemExit,  # Prefect turns it into a BaseException of its own
     "SIGINT": KeyboardInterrupt,
     "KeyboardInterrupt": KeyboardInterrupt,
@@ -59,6 +59,8 @@ INTERRUPTS: dict[str, type[BaseException]] = {
     "exit": SystemExit,
     "exception": RuntimeError,
     "error": RuntimeError,
+    "died": lambda words: failed("wait_ready", "engine_dead", words),
+    "crash": lambda words: failed("wait_ready", "engine_dead", words),
 }
 
 

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("folder", case_folders(COMMITTED), ids=lambda folder: folder.name)
+MORE = COMMITTED.parent / "more_cases"
+
+
+@pytest.mark.parametrize(
+    "folder", [*case_folders(COMMITTED), *case_folders(MORE)], ids=lambda folder: folder.name
+)
 def test_case(folder):
     outcome = run_case(folder)
     assert outcome.status == "ok", outcome.line()

@@ -108,3 +108,20 @@ def test_machine_names_and_literal_values_are_exact():
 def test_an_outcome_without_the_key_differs_even_if_nothing_was_expected():
     assert differences({"kind": "x", "why": "y", "failure": None}, {}) != []
     assert differences({"kind": "x", "why": "y", "failure": None}, {"failure": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "same_problem"),
+    [
+        ("missing", "is missing (sglang needs it): folder of the target", True),
+        ("0 is less than 1", "must be at least 1, not 0", True),
+        ("needs 16 GPUs, the host has 8", "asks for 16 GPUs, host it has 8: lower tp", True),
+        ("boolean: YAML reads bare yes as true", "unknown key", False),
+        ("empty file", "unknown key", False),
+        ("missing", "", False),
+    ],
+)
+def test_a_problem_at_its_place_may_be_worded_otherwise(expected, got, same_problem):
+    rows = [{"field": "tp", "reason": got, "line": 6}]
+    assert same("problems", [{"field": "tp", "reason": expected}], rows) is same_problem
+    assert not same("problems", [{"field": "dp", "reason": expected}], rows)
