@@ -1,0 +1,1 @@
+"""Random bytes for everything that reads foreign text; see targets.py."""
