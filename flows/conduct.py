@@ -16,6 +16,7 @@ from flows.skips import Skip, reconcile, why_skip
 from infra.masking import Mask
 from infra.store import TrialFolder, write_value
 from infra.tracking import TrackingDown
+from tasks.check_table import PASSING
 from tasks.launch import read_secrets
 from tasks.prepare import claim, survey
 from tasks.publish import publish_missing, publish_trial
@@ -91,6 +92,14 @@ class _Ground(NamedTuple):
     texts: Mapping[str, Mapping[int, list[Text]]]
 
 
+def once_more(record: TrialRecord) -> bool:
+    """Whether another attempt may help: the failure says so, or the machine alone was in the way."""
+    if record.failure is not None:
+        return record.failure.retry == "same_once"
+    found = {finding.name for finding in record.findings if finding.tolerated is None}
+    return bool(found) and found <= PASSING
+
+
 class Conductor:
     """Runs what is missing of one sweep."""
 
@@ -140,7 +149,7 @@ class Conductor:
             return skip
         for _number in range(_ATTEMPTS):
             record = self._records[trial.id] = self._attempt(trial, ground)
-            if record.failure is None or record.failure.retry != "same_once":
+            if not once_more(record):
                 break
         return None
 
@@ -171,7 +180,7 @@ class Conductor:
         keep = run.next_attempt(trial.id)
         site = self._site(trial, ground.agent, runner, keep)
         secrets = self._secrets[trial.host]
-        orders = Orders(self._question.patches, ground.texts, secrets, run.id)
+        orders = Orders(self._question.patches, ground.texts, secrets, run.holder)
         record = run_trial(site, orders, runner)
         failure = record.failure
         detail = f" ({failure.stage}: {failure.failure_class})" if failure else ""
@@ -189,7 +198,7 @@ class Conductor:
     def _record_skip(self, trial: Trial, ground: _Ground, skip: Skip) -> None:
         keep = self._run.next_attempt(trial.id)
         record = bare_record(
-            self._question.sweep, trial, self._run.id, keep.attempt, datetime.now(UTC)
+            self._question.sweep, trial, self._run.holder, keep.attempt, datetime.now(UTC)
         )
         host = ground.host
         update = {

@@ -121,7 +121,7 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     progress.info, progress.effective = runner.run(
         stage("verify"), lambda: verify(site, follower, handle)
     )
-    server = Server(site, follower, handle, _headers(orders.secrets))
+    server = Server(site, follower, handle)
     loads = {name: (probe, _most(orders.texts[name])) for name, probe in sweep.probes.items()}
     runner.run(stage("warm_up"), lambda: warm_up(server, loads))
     for name, probe in sweep.probes.items():
@@ -144,10 +144,6 @@ def _climb(
 
 def _most(texts: Mapping[int, list[Text]]) -> list[Text]:
     return texts[max(texts)]
-
-
-def _headers(secrets: Secrets) -> dict[str, str]:
-    return {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
 
 
 def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None:

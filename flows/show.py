@@ -211,5 +211,5 @@ def _verdicts(key: tuple[str, str], rows: list[dict[str, str]]) -> Table:
         shared = row["against"].partition(",")
         setting = row["setting"].removesuffix("".join(shared[1:]) or "\n")
         cells = [row[head].removesuffix(f" {unit}") for head in _COLUMNS[1:-1]]
-        table.add_row(setting, *cells, verdict)
+        table.add_row(setting, *map(Text, cells), verdict)
     return table

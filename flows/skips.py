@@ -100,7 +100,7 @@ def reconcile(run: RunFolder) -> Iterator[str]:
         failure = failed(
             "unknown", "cancelled", "the process that ran this attempt was killed"
         ).failure
-        record = bare_record(sweep, trial, run.id, folder.attempt, datetime.now(UTC))
+        record = bare_record(sweep, trial, run.holder, folder.attempt, datetime.now(UTC))
         write_value(
             folder.record, record.model_copy(update={"status": "failed", "failure": failure})
         )

@@ -41,8 +41,6 @@ STAGES: dict[str, Policy] = {
     "warm_up": ONCE,
     "probe": ONCE,
     "tear_down": Policy(2, 2.0),
-    "measure": ONCE,
-    "check": ONCE,
     "publish": ONCE,
 }
 

@@ -70,6 +70,12 @@ class HostAgent:
             return home
         return posixpath.join(home, text.removeprefix("~/"))
 
+    def from_cwd(self, text: str) -> str:
+        """A path as the engine finds it: relative ones start in the host file's cwd."""
+        return (
+            self.path(text) if text[:1] == "~" else posixpath.join(self.path(self.host.cwd), text)
+        )
+
     def call(self, command: str, /, *, answer_s: float = _CALL_S, **request: Any) -> dict[str, Any]:
         """Asks the agent.
 

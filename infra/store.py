@@ -3,7 +3,7 @@
 <runs>/<sweep>/<sweep run>/
     sweep.json plan.json run.json comparison.json report.md *.png
     trials/<trial>.a<attempt>/
-        record.json command.txt environment.json server.log patch.diff samples/*.jsonl.gz
+        record.json command.txt environment.json server.log facts.json <patch>.diff samples/*.jsonl.gz
 """
 
 from __future__ import annotations

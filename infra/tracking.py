@@ -10,6 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from infra import chart_view
 from infra.errors import WorldError
 from infra.fits_mlflow import PARAM_LIMIT, TAG_LIMIT, fit, merge_params, told_limit
 from infra.services import LOOPBACK, running
@@ -136,7 +137,20 @@ class Tracker:
     def chart_link(self, experiment: str) -> str:
         """The address of an experiment's charts, where throughput is drawn over concurrency."""
         link = self.link(experiment)
-        return f"{link}?compareRunsMode=CHART" if link else ""
+        return f"{link}?{chart_view.query()}" if link else ""
+
+    def show_first(self, experiment: str, sweep_run: str, metrics: tuple[str, ...]) -> None:
+        """Makes the charts open with these metrics over concurrency, of one sweep run.
+
+        Raises:
+            TrackingDown: The server did not take it.
+        """
+        state = chart_view.view_state(sweep_run, metrics)
+        self.patiently(
+            lambda: self.client.set_experiment_tag(
+                self.experiment(experiment), chart_view.TAG, state
+            )
+        )
 
     def patiently(self, attempt: Callable[[], Any], *, attempts: int = 4) -> Any:
         """Tries again where a passing fault is known; anything else is TrackingDown."""

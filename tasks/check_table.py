@@ -180,3 +180,6 @@ GUARDS: tuple[Guard, ...] = (
 )
 
 BY_NAME = {guard.name: guard for guard in GUARDS}
+
+PASSING = frozenset({"client_was_the_bottleneck", "clocks_throttled", "foreign_gpu_process"})
+"""Findings of the moment: the same trial may be clean when it is run again."""

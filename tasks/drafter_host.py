@@ -41,7 +41,7 @@ def check_drafter(site: Site, found: Survey) -> str:
     folder = drafter_of(speculation)
     if folder is None or not isinstance(speculation, Eagle3):
         return "no drafter"
-    path = site.agent.path(folder)
+    path = site.agent.from_cwd(folder)
     config = read_optional(site.agent, posixpath.join(path, "config.json"))
     if config is None:
         raise failed("check_drafter", "draft_path_missing", f"{path} holds no config.json")
@@ -130,7 +130,7 @@ def read_optional(agent: HostAgent, path: str) -> bytes | None:
 
 
 def _config_of(site: Site) -> str:
-    return posixpath.join(site.agent.path(site.sweep.engine.model), "config.json")
+    return posixpath.join(site.agent.from_cwd(site.sweep.engine.model), "config.json")
 
 
 def _context(site: Site) -> int | None:

@@ -46,7 +46,6 @@ class Server(NamedTuple):
     site: Site
     follower: Follower
     handle: Handle
-    headers: dict[str, str]
 
 
 class Load(NamedTuple):
@@ -181,7 +180,6 @@ def _drive(server: Server, load: Load) -> dict[str, Any]:
         load.concurrency,
         timeout_s=probe.request_timeout_s,
         deadline_s=probe.timeout_s,
-        headers=server.headers,
     )
     site.agent.start(site.folder, job, "drive", request, python=site.python)
     deadline = time.monotonic() + probe.timeout_s + _MARGIN_S

@@ -117,7 +117,7 @@ def describe(record: TrialRecord) -> str:
 def run_name(record: TrialRecord) -> str:
     """A name that sorts in the order in which trials ran."""
     attempt = f".a{record.attempt}" if record.attempt > 1 else ""
-    return f"{record.sweep_run}/{record.order:04d} {record.trial}{attempt}"
+    return f"{record.order:04d} {record.trial}{attempt}"
 
 
 def run_status(record: TrialRecord) -> str:

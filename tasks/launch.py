@@ -38,6 +38,8 @@ class Handle(Value):
     sid: int
     start_ticks: int
     boot_id: str
+    headers_path: str | None = None
+    """File on the host with the headers that the engine's API key needs; None without a key."""
 
 
 class Secrets(NamedTuple):
@@ -172,7 +174,17 @@ def launch(site: Site, secrets: Secrets) -> Handle:
         if refusal.error != "already_supervised":
             raise
         state = refusal.answer["state"]
-    return handle_of(site.folder, port, state)
+    handle = handle_of(site.folder, port, state)
+    return handle.model_copy(update={"headers_path": _headers(site, secrets)})
+
+
+def _headers(site: Site, secrets: Secrets) -> str | None:
+    """The API key's header as a file of ours (0600): an argument would show it to ``ps``."""
+    if secrets.api_key is None:
+        return None
+    path = posixpath.join(site.folder, "headers.json")
+    site.agent.put_json({"Authorization": f"Bearer {secrets.api_key}"}, path)
+    return path
 
 
 def handle_of(folder: str, port: int, state: Any) -> Handle:

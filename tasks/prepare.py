@@ -83,7 +83,7 @@ def _held(agent: HostAgent, refusal: AgentRefusal) -> str:
 def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
     """Asks the host what it is; returns the values and the raw facts for the record."""
     sweep, host = site.sweep, site.host
-    paths = [site.agent.path(path) for path in model_paths(sweep)]
+    paths = [site.agent.from_cwd(path) for path in model_paths(sweep)]
     raw = site.agent.job(
         site.folder,
         name,

@@ -65,6 +65,7 @@ def write_report(
     if tracker is not None:
         try:
             mlflow_run = tracker.publish(_entry(run, sweep, comparison, records, folder))
+            tracker.show_first(sweep.name, run.holder, _charts(sweep))
         except TrackingDown as error:
             say(f"the report is not in MLflow yet: {error}")
     return Report(
@@ -75,6 +76,12 @@ def write_report(
         folder=str(folder),
         mlflow_run=mlflow_run,
     )
+
+
+def _charts(sweep: Sweep) -> tuple[str, ...]:
+    """The metrics whose charts open first."""
+    figures = ("output_tok_s", "user_tok_s", "accept_length")
+    return tuple(f"{probe}/{figure}" for probe in sweep.probes for figure in figures)
 
 
 def _entry(
@@ -104,13 +111,13 @@ def _entry(
     return RunEntry(
         experiment=f"{sweep.name}/reports",
         name=run.id,
-        key=f"{run.id}/report",
+        key=f"{run.holder}/report",
         params={"question": sweep.question, "baseline": sweep.baseline},
         metrics=points,
         tags={
             "kind": "sweep",
             "sweep": sweep.name,
-            "sweep_run": run.id,
+            "sweep_run": run.holder,
             "verdict": sentence,
             "mlflow.note.content": f"**{sentence}**",
         },

@@ -52,7 +52,7 @@ def fetch_template(site: Site) -> ChatTemplate | None:
     """
     if all(probe.template.kind == "none" for probe in site.sweep.probes.values()):
         return None
-    folder = site.agent.path(site.sweep.engine.model)
+    folder = site.agent.from_cwd(site.sweep.engine.model)
     files: dict[str, str | None] = {}
     for name in ("tokenizer_config.json", "chat_template.jinja"):
         try:

@@ -149,7 +149,6 @@ def drive_request(
     *,
     timeout_s: float = _GENERATION_S,
     deadline_s: float = _GENERATION_S,
-    headers: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """What the agent's `drive` job is asked to do."""
     return {
@@ -158,7 +157,7 @@ def drive_request(
         "concurrency": concurrency,
         "timeout_s": timeout_s,
         "deadline_s": deadline_s,
-        "headers": headers or {},
+        "headers_path": handle.headers_path,
         "requests": requests,
         "abort_after_failures": None,
     }
@@ -169,7 +168,13 @@ def http(
 ) -> dict[str, Any]:
     """One short HTTP request to the engine, made on the host."""
     return site.agent.call(
-        "http", port=handle.port, method=method, path=path, body=body, timeout_s=2.0
+        "http",
+        port=handle.port,
+        method=method,
+        path=path,
+        body=body,
+        headers_path=handle.headers_path,
+        timeout_s=2.0,
     )
 
 

@@ -93,17 +93,18 @@ def get(port: int, path: str, **more: Any) -> dict[str, Any]:
     return http_call({"port": port, "method": "GET", "path": path, **more})
 
 
-def test_any_status_is_an_answer_and_bodies_are_bounded(monkeypatch):
-    monkeypatch.setenv("KEY", "k1")
+def test_any_status_is_an_answer_and_bodies_are_bounded(tmp_path):
+    key = tmp_path / "headers.json"
+    key.write_text('{"Authorization": "Bearer k1"}')
     with serving() as port:
         assert get(port, "/health")["body"] == '{"status": "�"}'
         assert get(port, "/starting")["status"] == 503
         assert len(get(port, "/big")["body"]) == 1 << 20
-        asked = {"port": port, "method": "POST", "path": "/x", "body": "hi", "api_key_env": "KEY"}
-        assert http_call(asked)["body"] == "hiBearer k1"
+        asked = {"port": port, "method": "POST", "path": "/x", "body": "hi"}
+        assert http_call({**asked, "headers_path": str(key)})["body"] == "hiBearer k1"
         with pytest.raises(Refusal) as refused:
-            http_call({**asked, "api_key_env": "NO_SUCH_KEY"})
-        assert refused.value.error == "no_api_key"
+            http_call({**asked, "headers_path": str(tmp_path / "none.json")})
+        assert refused.value.error == "no_headers"
         with pytest.raises(Refusal) as refused:
             get(port, "/hang", timeout_s=0.2)
         assert refused.value.error == "timeout"

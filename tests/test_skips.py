@@ -10,7 +10,7 @@ from configs.plan import Trial, make_plan
 from configs.read import read_sweep
 from flows.runs import read_records
 from flows.skips import reconcile, why_skip
-from infra.store import RunFolder, Store, write_value
+from infra.store import RunFolder, Store, write_json, write_value
 from tests.builders import failure, record
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def test_an_attempt_without_a_record_becomes_one_that_will_run_again(run):
     plan = make_plan(read_sweep("rehearsal"))
     killed = run.next_attempt(plan.trials[0].id)
     killed.append("server.log", b"loading")
+    write_json(run.path / "run.json", {"id": run.id, "uid": "1a2b3c4d"})
     (said,) = reconcile(run)
     assert said == f"{plan.trials[0].id}.a1 was interrupted: recorded, will run again"
     (found,) = read_records(run)

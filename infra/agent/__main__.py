@@ -44,7 +44,7 @@ COMMANDS = {
     "start": Command("jobs", "start", _keys("dir name job"), _keys("python request")),
     "run-job": Command("work", "run_job", _keys("dir name job")),
     "http": Command(
-        "web", "http_call", _keys("port method path"), _keys("body timeout_s api_key_env")
+        "web", "http_call", _keys("port method path"), _keys("body timeout_s headers_path")
     ),
     "port": Command("ports", "ports", takes=_keys("ports pick")),
     "file": Command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, Optional
 
+from infra.agent import web
 from infra.agent.refusal import Refusal
 from infra.agent.streams import STREAMS, Fault, Reading, Stream
 
@@ -39,7 +40,7 @@ class Load(NamedTuple):
                 concurrency=int(asked["concurrency"]),
                 timeout_s=float(asked["timeout_s"]),
                 deadline_s=float(asked["deadline_s"]),
-                headers=dict(asked.get("headers") or {}),
+                headers={**(asked.get("headers") or {}), **web.secret_headers(asked)},
                 requests=[
                     Request(str(one["id"]), str(one["kind"]), json.dumps(one["payload"]).encode())
                     for one in asked["requests"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import http.client
-import os
 import time
 from typing import Any
 
+from infra.agent import folders
 from infra.agent.refusal import Refusal
 
 LONGEST_S = 2.0
@@ -18,7 +18,7 @@ def http_call(asked: dict[str, Any]) -> dict[str, Any]:
 
     Raises:
         Refusal: ``unreachable`` (nobody listens, or the connection broke), ``timeout``,
-            ``not_http``, ``no_api_key``.
+            ``not_http``, ``no_headers``.
     """
     started = time.monotonic()
     until = started + min(float(asked.get("timeout_s", LONGEST_S)), LONGEST_S)
@@ -54,12 +54,18 @@ def http_call(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _headers(asked: dict[str, Any]) -> dict[str, str]:
     headers = {"Content-Type": "application/json"} if asked.get("body") is not None else {}
-    name = asked.get("api_key_env")
-    if name:
-        if name not in os.environ:
-            raise Refusal("no_api_key", f"the environment has no {name}")
-        headers["Authorization"] = f"Bearer {os.environ[name]}"
-    return headers
+    return {**headers, **secret_headers(asked)}
+
+
+def secret_headers(asked: dict[str, Any]) -> dict[str, str]:
+    """Headers that stand in a file of ours (0600), not in an argument that ``ps`` shows."""
+    path = asked.get("headers_path")
+    if path is None:
+        return {}
+    found = folders.read_object(path)
+    if found is None:
+        raise Refusal("no_headers", f"{path} is not there, or no JSON object")
+    return {str(name): str(value) for name, value in found.items()}
 
 
 def _left(until: float) -> float:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from infra.rehearsal.console import Console
 
 _NATURAL_END_ID = 163_586
+_OPEN = ("/health", "/metrics")  # what SGLang leaves open although it has an API key
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,10 @@ class Server:
             return
         if asked.method not in ("GET", "POST"):
             reply.json(405, {"detail": "Method Not Allowed"})
+            return
+        key = self._args["api_key"]
+        if key and asked.path not in _OPEN and asked.authorization != f"Bearer {key}":
+            reply.json(401, {"error": "Unauthorized"})
             return
         route(asked, reply)
 

@@ -22,11 +22,13 @@ class Asked:
         method: in capitals.
         path: without the query.
         body: raw.
+        authorization: the header of that name, or nothing.
     """
 
     method: str
     path: str
     body: bytes
+    authorization: str = ""
 
 
 class Reply:
@@ -140,7 +142,8 @@ class Connection(asyncio.Protocol):
             return
         body = bytes(self._buffer[end + 4 : end + 4 + length])
         del self._buffer[: end + 4 + length]
-        asked = Asked(method, target.partition("?")[0], body)
+        secret = headers.get("authorization", "")
+        asked = Asked(method, target.partition("?")[0], body, secret)
         self._reply = Reply(self, asked)
         self._handle(asked, self._reply)
 
