@@ -8,6 +8,7 @@ takes longer than ten seconds, or a gigabyte, counts as a failure (`make fuzz` s
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import json
 import math
@@ -42,7 +43,7 @@ with atheris.instrument_imports(include=["tasks", "configs", "infra"]):
     from tasks.start_log import StartLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "build" / "fuzz"
@@ -59,6 +60,76 @@ _PATCH = Patch(
     below="-",
     upstream="https://github.com/sgl-project/sglang/pull/19689",
 )
+_SERVER_INFO: dict[str, Any] = {
+    "version": "0.5.9",
+    "model_path": "/m",
+    "dp_size": 2,
+    "speculative_algorithm": "EAGLE3",
+    "speculative_num_draft_tokens": 4,
+    "max_running_requests": 64,
+    "internal_states": [{"avg_spec_accept_length": 2.5, "last_gen_throughput": 100.0}],
+    "decode": [{"internal_states": [{"effective_max_running_requests_per_dp": 48}]}],
+}
+_BENCH: dict[str, Any] = {
+    "dataset_name": "random",
+    "request_rate": 8.0,
+    "random_output_len": 1024,
+    "random_range_ratio": 0.5,
+    "duration": 100.0,
+    "num_prompts": 200,
+    "completed": 200,
+    "failed": 0,
+    "total_output_tokens": 60000,
+    "total_output_tokens_retokenized": 59900,
+    "output_throughput": 600.0,
+    "accept_length": 2.8,
+    "spec_decode_num_drafts": 100,
+    "spec_decode_draft_tokens": 300,
+    "spec_decode_accepted_tokens": 180,
+    "spec_decode_per_position_acceptance_rates": [0.8, 0.6, 0.4],
+}
+_DRAFTER: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "hidden_size": 7168,
+    "num_hidden_layers": 1,
+    "vocab_size": 163840,
+    "draft_vocab_size": 32000,
+    "max_position_embeddings": 262144,
+    "rope_scaling": {"factor": 2.0, "rope_type": "yarn"},
+    "target_hidden_size": 7168,
+    "num_aux_hidden_states": 3,
+    "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 29, 57]},
+    "eagle_aux_hidden_state_layer_ids": [1, 29, 57],
+    "speculators_config": {"algorithm": "eagle3"},
+}
+_HEADER: dict[str, Any] = {
+    "d2t": {"dtype": "I64", "shape": [2, 1], "data_offsets": [0, 16]},
+    "fc.weight": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [16, 24]},
+    "__metadata__": {"format": "pt"},
+}
+_ROW: dict[str, Any] = {
+    "id": "a",
+    "kind": "maths",
+    "sent": 0.0,
+    "first": 0.1,
+    "last": 0.2,
+    "done": 0.3,
+    "chunks": [[0.1, 1], [0.2, 3]],
+    "ids": [1, 2, 3],
+    "error": None,
+    "meta": {
+        "completion_tokens": 3,
+        "prompt_tokens": 5,
+        "cached_tokens": 1,
+        "spec_verify_ct": 2,
+        "spec_accept_token_num": 1,
+        "spec_draft_token_num": 6,
+        "spec_accept_histogram": [1, 1, 0, 0],
+        "num_retractions": 0,
+        "finish_reason": {"type": "length", "length": 3},
+    },
+}
 _PLAIN_TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
 
 
@@ -70,6 +141,37 @@ def _halves(data: bytes) -> tuple[str, str]:
     """Two texts: what stands before the first zero byte, and what follows it."""
     head, _, tail = data.partition(b"\x00")
     return _text(head), _text(tail)
+
+
+#: What a field of foreign JSON may hold instead of what it should.
+_ODD: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1, 2**63, 10**400, 1e308, -0.5, math.nan, math.inf, "", "x"),
+    *("9" * 5000, "\ud800", "NaN", [], [1], [None], ["x", "y"], [[1, 2]], {}, {"a": 1}, [{}]),
+)
+
+
+def _bent(data: bytes, good: dict[str, Any]) -> dict[str, Any]:
+    """A good object with fields replaced or left out; the bytes choose which, two an edit."""
+    bent = copy.deepcopy(good)
+    for at in range(0, min(len(data) - 1, 32), 2):
+        places = list(_places(bent))
+        if not places:
+            break
+        holder, key = places[data[at] % len(places)]
+        choice = data[at + 1] % (len(_ODD) + 1)
+        if choice == len(_ODD):
+            del holder[key]
+        else:
+            holder[key] = copy.deepcopy(_ODD[choice])
+    return bent
+
+
+def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
+    keys: Any = tree if isinstance(tree, dict) else range(len(tree))
+    for key in keys:
+        yield tree, key
+        if isinstance(tree[key], dict | list):
+            yield from _places(tree[key])
 
 
 def _start_log(data: bytes) -> None:
@@ -103,6 +205,14 @@ def _server_info(data: bytes) -> None:
     read_server_info(_text(data))
     effective_settings(_text(data))
     read_generation(_text(data))
+    text = json.dumps(_bent(data, _SERVER_INFO))
+    read_server_info(text)
+    effective_settings(text)
+
+
+def _bench(data: bytes) -> None:
+    read_bench(_text(data))
+    read_bench(json.dumps(_bent(data, _BENCH)))
 
 
 def _prometheus(data: bytes) -> None:
@@ -129,16 +239,19 @@ def _patching(data: bytes) -> None:
 
 
 def _drafter_config(data: bytes) -> None:
+    bent = json.dumps(_bent(data, _DRAFTER)).encode()
     for framework, version in (("sglang", "0.5.9"), ("sglang", "0.5.23"), ("vllm", None)):
-        check_drafter(data, _TARGET, EngineFacts(framework=framework, version=version))
+        for config in (data, bent):
+            check_drafter(config, _TARGET, EngineFacts(framework=framework, version=version))
 
 
 def _safetensors(data: bytes) -> None:
     with contextlib.suppress(NotSafetensorsError):
         read_index(data)
     # Random bytes seldom hold the right length in front: it is written there.
-    framed = len(data).to_bytes(8, "little") + data
-    for header in (data, framed):
+    bent = json.dumps(_bent(data, _HEADER)).encode()
+    framed = [len(table).to_bytes(8, "little") + table for table in (data, bent)]
+    for header in (data, *framed):
         with contextlib.suppress(NotSafetensorsError):
             for tensor in read_header(header, file_bytes=2 * len(header)).values():
                 integers(tensor, header[tensor.start : tensor.end])
@@ -159,9 +272,13 @@ def _chat_template(data: bytes) -> None:
 
 
 def _samples(data: bytes) -> None:
-    # A line that is no JSON, and is not the last, is the documented ValueError.
+    # What the drive job cannot have written is the documented ValueError; but what an engine
+    # answers (meta) may hold anything.
     with contextlib.suppress(ValueError):
         read_rows(_text(data).split("\n"), 1.0)
+    with contextlib.suppress(ValueError):
+        read_rows([json.dumps(_bent(data, _ROW))], 1.0)
+    read_rows([json.dumps({**_ROW, "meta": _bent(data, _ROW["meta"])})], 1.0)
 
 
 def _sweep(data: bytes) -> None:
@@ -200,7 +317,7 @@ TARGETS = {
     "decode-log": Target(_decode_log, ("*cases/*-decode-*/server.log",)),
     "failures": Target(_failures, ("*cases/*-launch-*/server.log",)),
     "server-info": Target(_server_info, ("*cases/*/server_info.json",)),
-    "bench": Target(lambda data: read_bench(_text(data)), ("*cases/*/*.jsonl",)),
+    "bench": Target(_bench, ("*cases/*/*.jsonl",)),
     "prometheus": Target(_prometheus, ("*cases/*-prom-*/*.txt",)),
     "nvidia-smi": Target(_nvidia_smi, ("*cases/*-smi-*/*.txt", "*cases/*-smi-*/*.csv")),
     "ps": Target(_ps, ("*cases/*/ps.txt",)),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Final
+
+BIGGEST_COUNT: Final = 1e18
 
 
 class NotJsonError(ValueError):
@@ -55,9 +58,12 @@ def number(value: object) -> float | None:
 
 
 def count(value: object) -> int | None:
-    """A whole number that is not negative, also where it was written as a float or a string."""
+    """A whole number that is not negative, also where it was written as a float or a string.
+
+    One beyond ``BIGGEST_COUNT`` is damage: sums of counts must stay within a float.
+    """
     figure = number(value)
-    if figure is None or figure < 0 or figure != int(figure):
+    if figure is None or not 0 <= figure <= BIGGEST_COUNT or figure != int(figure):
         return None
     return int(figure)
 

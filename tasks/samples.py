@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tasks.foreign_json import BIGGEST_COUNT
 from tasks.record import Sample
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def read_rows(lines: Iterable[str], time_scale: float) -> Reading:
         time_scale: seconds of meaning per second on the host's clock; 1 on a real host.
 
     Raises:
-        ValueError: the time scale is not positive, or a line other than the last is not JSON
-            (then the file is not what the drive job wrote).
+        ValueError: the time scale is not positive, a line other than the last is not JSON, or a
+            row lacks what the drive job writes (then the file is not what it wrote).
     """
     if not time_scale > 0:
         raise ValueError(f"time scale must be positive, is {time_scale}")
@@ -98,7 +98,7 @@ def read_rows(lines: Iterable[str], time_scale: float) -> Reading:
         if row is None:
             torn = (number, text)
         else:
-            samples.append(_sample(row, time_scale, notes))
+            samples.append(_read(row, number, time_scale, notes))
     if torn is not None:
         notes.add("torn last line left out", f"line {torn[0]}")
     for name, times in Counter(sample.id for sample in samples).items():
@@ -138,9 +138,18 @@ def _object(text: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
+def _read(row: Mapping[str, Any], number: int, scale: float, notes: _Notes) -> Sample:
+    try:
+        return _sample(row, scale, notes)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ValueError(f"line {number} is not a row of the drive job: {words}") from error
+
+
 def _sample(row: Mapping[str, Any], scale: float, notes: _Notes) -> Sample:
     who = str(row["id"])
-    meta: Mapping[str, Any] = row.get("meta") or {}
+    told = row.get("meta")
+    meta: Mapping[str, Any] = told if isinstance(told, dict) else {}
     chunks = tuple((float(t) * scale, int(n)) for t, n in row.get("chunks") or ())
     finish = _finish(meta)
     counts = _counts(meta, who, notes)
@@ -233,7 +242,11 @@ def _whole_output(row: Mapping[str, Any], tokens: int, notes: _Notes) -> list[in
     if len(ids) < tokens - 1:  # some versions leave the stop token out
         notes.add("output ids incomplete", f"{row['id']}: {len(ids)} of {tokens}")
         return None
-    return [int(i) for i in ids]
+    known = [value for i in ids if (value := _int(i)) is not None]
+    if len(known) < len(ids):
+        notes.add("output ids are not numbers", str(row["id"]))
+        return None
+    return known
 
 
 def _first_int(
@@ -246,17 +259,25 @@ def _first_int(
 
 
 def _histogram(meta: Mapping[str, Any], who: str, notes: _Notes) -> tuple[int, ...] | None:
-    found = [tuple(map(int, meta[name])) for name in HISTOGRAM_NAMES if meta.get(name)]
+    found = []
+    for name in HISTOGRAM_NAMES:
+        listed = meta.get(name)
+        counts = [_int(value) for value in listed] if isinstance(listed, list) else []
+        known = tuple(value for value in counts if value is not None)
+        if known and len(known) == len(counts):
+            found.append(known)
+        elif listed:
+            notes.add("histogram is not a list of counts", who)
     if len(set(found)) > 1:
         notes.add("old and new name of the histogram disagree", f"{who}: {found}")
     return found[0] if found else None
 
 
 def _int(value: object) -> int | None:
-    """A count; None for anything that is not a whole number (true is no count)."""
+    """A count; None for anything that is not a whole number from 0 on (true is no count)."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if math.isfinite(value) and value == int(value) else None
+    return int(value) if 0 <= value <= BIGGEST_COUNT and value == int(value) else None
 
 
 def _scaled(value: float | None, scale: float) -> float | None:

@@ -232,3 +232,27 @@ def test_numbers_that_are_no_counts_are_unknown():
     meta = {"completion_tokens": 12, "num_retractions": True, "prompt_tokens": float("inf")}
     (sample,) = from_meta(meta).samples
     assert (sample.retractions, sample.prompt_tokens) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"id": "a", "sent": 0.0},
+        {"id": "a", "sent": 0.0, "done": None},
+        {"id": "a", "sent": 0.0, "done": 1.0, "chunks": [0.5]},
+    ],
+)
+def test_a_row_that_the_drive_job_cannot_have_written_says_its_line(row):
+    with pytest.raises(ValueError, match="line 1 is not a row of the drive job"):
+        read_rows([json.dumps(row)], 1.0)
+
+
+@pytest.mark.parametrize("odd", [None, [1], "x", 10**400, {"a": 1}, True, -1])
+def test_whatever_an_engine_answers_a_sample_is_read(odd):
+    good = {"id": "a", "sent": 0.0, "first": 0.1, "last": 0.2, "done": 0.3, "chunks": [[0.1, 1]]}
+    names = ("completion_tokens", "spec_verify_ct", "spec_accept_histogram", "finish_reason")
+    for meta in (odd, dict.fromkeys(names, odd)):
+        (sample,) = read_rows([json.dumps({**good, "meta": meta})], 1.0).samples
+        assert sample.histogram in {None, (1,)}
+        assert sample.completion_tokens == 1
