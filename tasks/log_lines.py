@@ -12,7 +12,7 @@ MAX_LINE_BYTES = 32_768
 # vLLM prints no year; a leap year lets every day be read.
 YEARLESS = 2000
 
-_SEPARATOR = re.compile(rb"[\r\n]")
+_ENDS = (b"\n", b"\r")
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
@@ -40,6 +40,8 @@ _LEVEL = re.compile(
 _BAR = re.compile(r"\d{1,3}%(?:\||\s+Completed)")
 _BAR_END = re.compile(r"(?:it/s|s/it|[kKMGT]?B/s)\]")
 
+# The empty text is in every set of letters: a line that ends there is tried once in vain.
+_LEVEL_INITIALS = "DIWEC"
 _LEVELS = {"E": "ERROR", "W": "WARNING", "I": "INFO", "F": "CRITICAL"}
 
 
@@ -82,12 +84,18 @@ class LogReader:
     def feed(self, chunk: bytes) -> list[LogLine]:
         """Take the next bytes of the log; return the lines that they complete."""
         lines: list[LogLine] = []
-        start = 0
-        for separator in _SEPARATOR.finditer(chunk):
-            self._keep(chunk[start : separator.start()])
-            start = separator.end()
-            self._complete(lines)
-        self._keep(chunk[start:])
+        for part in chunk.splitlines(keepends=True):
+            if not part.endswith(_ENDS):
+                self._keep(part)  # the beginning of a line
+                continue
+            body = part.rstrip(b"\r\n")
+            if self._pending or len(body) > MAX_LINE_BYTES:
+                self._keep(body)
+                self._complete(lines)
+            elif body:
+                text, undecodable = _decode(body)
+                self.undecodable_bytes += undecodable
+                lines.extend(parse(text))
         return lines
 
     def finish(self) -> list[LogLine]:
@@ -122,6 +130,9 @@ class LogReader:
 
 def parse(text: str) -> list[LogLine]:
     """Split one physical line into its records: a bar has no newline before the next record."""
+    if "%" not in text:  # no bar: most lines of a large log
+        line = None if not text or text.isspace() else _record(text, bar=False)
+        return [] if line is None or not line.text else [line]
     lines: list[LogLine] = []
     position = 0
     while bar := _BAR.search(text, position):
@@ -164,24 +175,27 @@ def _record(text: str, *, bar: bool) -> LogLine:
         rank = _RANK_ARGUMENT.search(process.group())
         source = process["name"] + (f"_TP{rank[1]}" if rank else "")
         position, framed = process.end(), True
-    if header := _VLLM_HEADER.match(text, position):
+    first = text[position : position + 1]
+    if first in _LEVEL_INITIALS and (header := _VLLM_HEADER.match(text, position)):
         stamp, level = header["stamp"], header["level"]
         position, framed = header.end(), True
-    elif header := _SGLANG.match(text, position):
+    elif first == "[" and (header := _SGLANG.match(text, position)):
         stamp, source = header["stamp"], header["ranks"].strip()
         position, framed = header.end(), True
-    elif header := _TORCH_RANK.match(text, position):
+    elif first == "[" and (header := _TORCH_RANK.match(text, position)):
         source = header["rank"]
         position, framed = header.end(), True
         if torch := _TORCH_HEADER.match(text, position):
             level, position = _LEVELS[torch["level"]], torch.end()
-    if plain := _LEVEL.match(text, position):
+    if text[position : position + 1] in _LEVEL_INITIALS and (plain := _LEVEL.match(text, position)):
         level, position, framed = plain["level"], plain.end(), True
     return LogLine(stamp, source, level, text[position:].rstrip(), framed, bar)
 
 
 def _decode(raw: bytes) -> tuple[str, int]:
     """Decode leniently; return the text and how many bytes were not UTF-8."""
+    if raw.isascii() and (text := raw.decode("ascii")).isprintable():
+        return text, 0
     text = raw.decode("utf-8", "surrogateescape")
     text, undecodable = _UNDECODABLE.subn("\ufffd", text)
     if "\x1b" in text:
