@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check fix unit clean-runs
+.PHONY: setup demo down test check unit fix lock fuzz
 
 setup: $(VENV)/.done
 
@@ -42,3 +42,16 @@ fix: setup
 # Only after a change of pyproject.toml's dependencies.
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml --extra rehearsal --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+
+FUZZ_SECONDS ?= 20
+
+# Everything that reads foreign text. atheris has a venv of its own: it is not in the lock.
+fuzz: setup
+	test -x .venv-fuzz/bin/python || $(BIN)/python -m venv .venv-fuzz
+	.venv-fuzz/bin/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$(.venv-fuzz/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth"
+	mkdir -p build/fuzz
+	for target in $$(.venv-fuzz/bin/python -m fuzz.targets 2>/dev/null); do \
+	  .venv-fuzz/bin/python -W ignore -m fuzz.targets $$target -max_total_time=$(FUZZ_SECONDS) \
+	    -timeout=10 -rss_limit_mb=2048 -max_len=16384 -artifact_prefix=build/fuzz/$$target- || exit 1; \
+	done

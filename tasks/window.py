@@ -55,24 +55,29 @@ def steady_window(samples: Sequence[Sample], concurrency: int) -> Window | None:
     return Window(start, end, held) if held >= HELD_SHARE else None
 
 
-def tokens_in(samples: Iterable[Sample], window: Window) -> int:
-    """Tokens that arrived inside the window, counted where their chunk arrived.
+def tokens_in(samples: Iterable[Sample], window: Window) -> float:
+    """Tokens that were generated inside the window.
 
-    A chunk's tokens belong to the moment at which it arrives, (start, end]. Spreading them over
-    the time since the chunk before would be wrong at the first chunk, whose wait is prefill and
-    queue, and gains nothing elsewhere: at either edge each stream is off by at most one chunk
-    (a verify step, K + 1 tokens), half of one on average, and the two edges have opposite
-    signs. When the window opens with the first request only the closing edge is left: at most
-    K + 1 tokens a stream, against ten requests of hundreds of tokens each a stream.
+    The tokens of a chunk were made since the chunk before, so a chunk across an edge counts by
+    the share of that time which lies inside; a stream whose engine sends every fourth token
+    would otherwise lose three at the end of the window, and streams that end together lose them
+    all at once. A first chunk counts where it arrives: the time before it is queue and prefill.
     """
-    total = 0
+    total = 0.0
     for sample in samples:
-        before = 0
+        before, since = 0, None
         for at, count in sample.chunks:
-            if window.start_s < at <= window.end_s:
-                total += count - before
-            before = count
+            total += (count - before) * _share_inside(since, at, window)
+            before, since = count, at
     return total
+
+
+def _share_inside(since: float | None, at: float, window: Window) -> float:
+    """The share of a chunk's time that lies in the window."""
+    if since is None or at <= since:
+        return 1.0 if window.start_s < at <= window.end_s else 0.0
+    inside = min(at, window.end_s) - max(since, window.start_s)
+    return max(0.0, inside) / (at - since)
 
 
 def _at_level(samples: Sequence[Sample], level: int) -> list[tuple[float, float]]:

@@ -26,6 +26,8 @@ _PLASTIC = 0.7548776662466927
 EAGER_FACTOR = 1.5
 """Cost of a step whose batch is larger than every captured graph."""
 _LATE_S = 0.002
+_PATIENCE = 3
+"""So many prefills after its slot fell free, a request still counts as its successor."""
 
 
 class Sink(Protocol):
@@ -53,6 +55,7 @@ class Request:
         accepted: accepted drafts so far.
         histogram: verify steps by number of accepted drafts.
         retractions: how often it was pushed back to the queue.
+        slot_free: when the slot that it takes fell free.
         due: when its prefill ends.
         arrived: when it came, in the loop's time.
         finished: whether it made its last token.
@@ -71,6 +74,7 @@ class Request:
     accepted: int = 0
     histogram: list[int] = field(default_factory=list)
     retractions: int = 0
+    slot_free: float = 0.0
     due: float = 0.0
     arrived: float = 0.0
     finished: bool = False
@@ -127,6 +131,8 @@ class Decoding:
         self.running: list[Request] = []
         self.prefilling: list[Request] = []
         self.queue: deque[Request] = deque()
+        self._freed: deque[float] = deque()
+        self._burst = 0.0
         self.lag = Lag()
         self.frozen = False
         self.slow_factor = 1.0
@@ -157,10 +163,27 @@ class Decoding:
         request.arrived = self._loop.time()
         request.phase = (next(self._serial) * _PLASTIC) % 1
         request.histogram = [0] * (len(self._thresholds) + 1)
+        request.slot_free = self._slot_free(request.arrived)
         self.queue.append(request)
         self._admit(request.arrived)
         if not self.running:
             self._sleep_to_prefill()
+
+    def _slot_free(self, now: float) -> float:
+        """When the slot of a new request fell free, or the burst that it belongs to began.
+
+        In fast motion the client's own time between two requests would weigh ``time_scale``
+        times as much as on a real host. So a prompt's time runs from the moment its slot fell
+        free, as it would for a client that needs no time; one that comes much later than that
+        has paused, and begins anew.
+        """
+        whole = _PATIENCE * truth.PREFILL_S / self._scale
+        while self._freed and now - self._freed[0] > whole:
+            self._freed.popleft()
+        if not self.busy() and not self._freed:
+            self._burst = now
+        freed = self._freed.popleft() if self._freed else self._burst
+        return freed if now - freed <= whole else now
 
     def abort(self, request: Request) -> None:
         """Forget a request whose client went away."""
@@ -180,7 +203,7 @@ class Decoding:
     def _admit(self, now: float) -> None:
         while self.queue and len(self.running) + len(self.prefilling) < self._max_running:
             request = self.queue.popleft()
-            request.due = now + truth.PREFILL_S / self._scale
+            request.due = max(now, request.slot_free + truth.PREFILL_S / self._scale)
             self.prefilling.append(request)
             self.on_prefill(request)
 
@@ -225,7 +248,9 @@ class Decoding:
             accepted += drafts
             request.done += drafts + 1
             request.finished = request.done >= request.limit
-            if not request.finished:
+            if request.finished:
+                self._freed.append(self._moment)
+            else:
                 still.append(request)
         self.running = still
         self.last_output = self._loop.time()

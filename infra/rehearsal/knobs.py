@@ -30,12 +30,12 @@ class Knobs:
             0.5.10 on; 0.5.9 does not, and hangs.
     """
 
-    time_scale: float = 4.0
-    start_s: float = 0.6
+    time_scale: float = 5.0
+    start_s: float = 0.3
     noise_cv: float = 0.003
     seed: int = 1
     release_delay_s: float = 0.0
-    drain_check_s: float = 0.25
+    drain_check_s: float = 0.1
     watch_children: bool = False
 
     def noise(self, trial: str) -> float:

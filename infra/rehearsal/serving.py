@@ -204,6 +204,7 @@ class Server:
         sink = GenerateSink(
             reply,
             stream=bool(told.get("stream")),
+            interval=self._args["stream_interval"],
             draft_tokens=self.stats.draft_tokens,
             loop=self.loop,
             done=self._ended,

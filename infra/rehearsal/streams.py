@@ -47,6 +47,7 @@ class GenerateSink:
     Args:
         reply: where the answer goes.
         stream: chunks or one answer.
+        interval: tokens between two chunks (``--stream-interval``); the first comes at once.
         draft_tokens: of the server's speculation.
         loop: for the latency.
         done: called once the request has ended.
@@ -57,19 +58,23 @@ class GenerateSink:
         reply: Reply,
         *,
         stream: bool,
+        interval: int,
         draft_tokens: int,
         loop: asyncio.AbstractEventLoop,
         done: Callable[[Request], None],
     ) -> None:
         self._reply, self._stream, self._draft_tokens = reply, stream, draft_tokens
         self._loop, self._done = loop, done
+        self._interval = interval
+        self._sent = 0
         self._fixed = b""
 
     def progress(self, request: Request) -> None:
         """Write what the request has so far."""
         if request.finished:
             self._finish(request)
-        elif self._stream:
+        elif self._stream and (self._sent == 0 or request.done - self._sent >= self._interval):
+            self._sent = request.done
             if not self._fixed:
                 self._fixed = (
                     f'],"meta_info":{{"id":"{request.rid}","finish_reason":null,'

@@ -22,7 +22,8 @@ ALL_REDUCE_SHARE = 0.515
 """Share of a decode or verify step that is all-reduce under NCCL's default choice."""
 LL_SAVES = 0.12
 """What ``NCCL_PROTO=LL`` takes off the all-reduce part. No other variable changes anything."""
-PREFILL_S = 0.020
+PREFILL_S = 0.080
+"""From the moment a slot is free to the first token of the next request in it."""
 
 # Step of a verify cycle over the base step at (3 steps, top-k 1, 4 draft tokens); chosen so
 # that an accept length of 2.26 makes 0.99 of the base speed alone and 0.86 at 64 users.
@@ -188,11 +189,10 @@ def expected(arm: Arm, concurrency: int, output_tokens: int, noise: float = 1.0)
         raise ValueError("needs at least one request of at least two output tokens")
     steps = mean_verify_steps(arm.accept_at, output_tokens - 1)
     step = step_s(arm, concurrency) * noise
-    # Requests of an unspeculated batch end together, so the next ones find an idle engine: the
-    # first of them starts a step when its prompt is done, the others join when that step ends.
-    # Those of a speculating batch end apart: each next one waits for a step to end, and the
-    # others decode in a batch that is smaller by those that wait.
-    ttft = PREFILL_S + step * (concurrency - 1) / concurrency
+    # Requests of an unspeculated batch end together, so the next ones find an idle engine and
+    # start together. Those of a speculating batch end apart: each next one waits for a step to
+    # end, and the others decode in a batch that is smaller by those that wait.
+    ttft = PREFILL_S
     if arm.speculation and concurrency > 1:
         for _ in range(_SETTLES):
             ttft = math.ceil(PREFILL_S / step) * step
