@@ -333,6 +333,7 @@ def measured(engine, users, rounds, tokens) -> tuple[float, float, float]:
     )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("users", "rounds"), [(1, 1), (8, 1)])
 def test_speed_without_speculation_is_the_truth(base, users, rounds):
     user, output, _ = measured(base, users, rounds, 200)
@@ -340,6 +341,7 @@ def test_speed_without_speculation_is_the_truth(base, users, rounds):
     assert output == pytest.approx(1, abs=0.03)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("users", "rounds"), [(1, 2), (8, 1)])
 def test_speed_and_acceptance_with_speculation_are_the_truth(tuned, users, rounds):
     user, output, accept = measured(tuned, users, rounds, 256)
@@ -401,6 +403,7 @@ def test_metrics_only_when_asked_for(host, tuned):
         assert engine.ready().ask("/metrics")[0] == 404
 
 
+@pytest.mark.alone
 def test_nccl_level_shortens_the_step(host):
     with Engine(host, NCCL_PROTO="LL") as engine:
         engine.ready()

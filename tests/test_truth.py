@@ -12,7 +12,7 @@ from tests import rehearsing, sweeping
 if TYPE_CHECKING:
     from tasks.record import Measurement
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]  # real time against the truth
 
 _TOKENS = 256
 _USERS = 2
