@@ -15,32 +15,16 @@ TAG = f"mlflow.sharedViewState.{KEY}"
 
 
 def view_state(sweep_run: str, metrics: tuple[str, ...]) -> str:
-    """The state: runs of one sweep run, grouped by setting, one line chart per metric."""
-    section = "eagle3-section"
-    charts = [
-        {
-            "uuid": f"eagle3-{number}",
-            "type": "LINE",
-            "runsCountToCompare": 20,
-            "metricSectionId": section,
-            "deleted": False,
-            "isGenerated": False,
-            "displayName": f"{metric} over concurrency",
-            "metricKey": metric,
-            "xAxisKey": "step",
-            "yAxisKey": "metric",
-            "scaleType": "linear",
-            "xAxisScaleType": "linear",
-            "lineSmoothness": 0,
-            "range": {},
-            "selectedXAxisMetricKey": "",
-            "yAxisExpressions": [],
-            "ignoreOutliers": False,
-            "useGlobalXaxisKey": True,
-            "useGlobalLineSmoothing": True,
-        }
-        for number, metric in enumerate(metrics)
-    ]
+    """The state: runs of one sweep run, grouped by setting, one line chart per metric.
+
+    A section has the name of its metrics' prefix (the probe): under another name the page puts
+    its own section of all charts in front.
+
+    Args:
+        sweep_run: Value of the runs' tag ``sweep_run``.
+        metrics: ``<probe>/<figure>``, in the order in which their charts stand.
+    """
+    probes = dict.fromkeys(metric.partition("/")[0] for metric in metrics)
     return json.dumps(
         {
             "searchFilter": f"tags.sweep_run = '{sweep_run}'",
@@ -50,27 +34,73 @@ def view_state(sweep_run: str, metrics: tuple[str, ...]) -> str:
             "lifecycleFilter": "Active",
             "datasetsFilter": [],
             "modelVersionFilter": "All Runs",
+            "selectedColumns": [],
+            "columnOrder": [],
+            "columnWidths": {},
+            "runsExpanded": {},
+            "runsPinned": [],
+            "runsHidden": [],
+            "runsVisibilityMap": {},
             "runsHiddenMode": "SHOWALL",
+            "viewMaximized": False,
+            "runListHidden": False,
+            "isAccordionReordered": False,
             "useGroupedValuesInCharts": True,
+            "hideEmptyCharts": True,
             "groupBy": {
                 "aggregateFunction": "average",
                 "groupByKeys": [{"mode": "tag", "groupByData": "setting"}],
             },
-            "compareRunSections": [
-                {
-                    "uuid": section,
-                    "name": "over concurrency",
-                    "display": True,
-                    "isReordered": True,
-                    "deleted": False,
-                    "isGenerated": False,
-                    "columns": 1,
-                    "cardHeight": 470,
-                }
-            ],
-            "compareRunCharts": charts,
+            "groupsExpanded": {},
+            "autoRefreshEnabled": True,
+            "globalLineChartConfig": {
+                "xAxisKey": "step",
+                "lineSmoothness": 0,
+                "selectedXAxisMetricKey": "",
+            },
+            "chartsSearchFilter": "",
+            "compareRunSections": [_section(probe) for probe in probes],
+            "compareRunCharts": [_chart(metric) for metric in metrics],
         }
     )
+
+
+def _section(probe: str) -> dict[str, object]:
+    return {
+        "uuid": f"eagle3-{probe}",
+        "name": probe,
+        "display": True,
+        "isReordered": True,
+        "deleted": False,
+        "isGenerated": False,
+        "columns": 1,
+        "cardHeight": 470,
+    }
+
+
+def _chart(metric: str) -> dict[str, object]:
+    """A line over steps, which are levels of concurrency."""
+    return {
+        "uuid": f"eagle3-{metric.replace('/', '-')}",
+        "type": "LINE",
+        "runsCountToCompare": 20,
+        "metricSectionId": f"eagle3-{metric.partition('/')[0]}",
+        "deleted": False,
+        "isGenerated": False,
+        "displayName": f"{metric} against step = users",
+        "metricKey": metric,
+        "xAxisKey": "step",
+        "yAxisKey": "metric",
+        "scaleType": "linear",
+        "xAxisScaleType": "linear",
+        "lineSmoothness": 0,
+        "range": {},
+        "selectedXAxisMetricKey": "",
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+    }
 
 
 def query() -> str:

@@ -212,8 +212,9 @@ def _key(of: Any) -> Key:
 
 
 def _name(arm: str, levels: dict[str, str]) -> str:
-    """The arm, its levels below it; the factors' names are in the tables."""
-    return f"{arm}\n{', '.join(value for _, value in sorted(levels.items()))}" if levels else arm
+    """The arm, its levels below it: a bare "ll" would be read as a two."""
+    shown = ", ".join(f"{factor}={level}" for factor, level in sorted(levels.items()))
+    return f"{arm}\n{shown}" if shown else arm
 
 
 def _value(standing: Standing, metric: str) -> float | None:
