@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from pydantic import AfterValidator
 
 from configs.names import FlagValue, truth_of, whole
+from configs.problems import Said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -207,3 +208,20 @@ def _shown(value: FlagValue) -> str:
     if truth_of(value) is not None:
         return f"{value!r} (a boolean to many readers of YAML)"
     return repr(list(value) if isinstance(value, tuple) else value)
+
+
+def raw_flag_problems(data: object, place: tuple[str, ...] = ()) -> Iterator[Said]:
+    """What is wrong with the flags in plain data, wherever a mapping called flags stands.
+
+    For a file that is not a valid sweep otherwise: what can be said of its flags is said at once.
+    """
+    if not isinstance(data, dict):
+        return
+    for key, value in data.items():
+        here = (*place, str(key))
+        if key != "flags" or not isinstance(value, dict):
+            yield from raw_flag_problems(value, here)
+            continue
+        plain = {k: v for k, v in value.items() if isinstance(v, (bool, int, float, str))}
+        for flag, message in flag_problems(plain):
+            yield Said(".".join([*here, flag]), message)

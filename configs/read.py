@@ -13,6 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLWarning
 
 from configs.explain import explain
 from configs.find import SHIPPED, every_file, find, stem
+from configs.flags import raw_flag_problems
 from configs.host import Host
 from configs.patch import Patch
 from configs.plain import Plain, Where, plain_of
@@ -233,7 +234,17 @@ def _read(model: type[T], room: str, name: str) -> T:
 
 
 def _sweep(document: Document, file: str) -> Sweep:
-    sweep = _validate(Sweep, document, file)
+    try:
+        sweep = _validate(Sweep, document, file)
+    except ConfigError as error:
+        # What can be said of flags without the rest is said at once, not in a second round.
+        known = {problem.where for problem in error.problems}
+        more = [
+            Problem(file, said.where, said.message, line_of(document, said.where))
+            for said in raw_flag_problems(document.data)
+            if said.where not in known
+        ]
+        raise ConfigError([*error.problems, *more]) from error
     found = [
         Problem(file, said.where, said.message, line_of(document, said.where))
         for said in sweep_problems(sweep)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs.find import SHIPPED
 from configs.host import Host
 from configs.patch import Patch
 from configs.problems import ConfigError
@@ -447,3 +448,13 @@ def test_any_text_for_a_path_reads_back_as_itself(text):
         return
     value = sweep().model_copy(update={"engine": sweep().engine.model_copy(update={"model": text})})
     assert parse_sweep(to_yaml(value), "f").engine.model == text
+
+
+def test_mistakes_in_flags_are_told_beside_mistakes_of_shape():
+    """One round, not two: what can be said of flags does not wait for the rest."""
+    text = (SHIPPED / "sweeps" / "rehearsal.yaml").read_text()
+    text = text.replace("draft_tokens: 4", "draft_tokens: 5", 1).replace("tp-size: 8", "tp: 8")
+    with pytest.raises(ConfigError) as refused:
+        parse_sweep(text, "x.yaml")
+    places = [problem.where for problem in refused.value.problems]
+    assert places == ["arms.aq-medai-k2.speculation.draft_tokens", "engine.flags.tp"]
