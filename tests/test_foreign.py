@@ -151,6 +151,8 @@ def test_an_engine_of_ours_whose_process_was_lost_is_ended_before_the_next_trial
     while (above := processes.look(engine)) is not None and above.ppid != 1:
         os.kill(above.ppid, signal.SIGKILL)
         until(lambda above=above: not is_alive(above.ppid))
+    log = ground.attempt("lost") / "server.log"
+    until(lambda: "ready to roll" in log.read_text(errors="replace"))  # it comes up unwatched
     assert ground.engines() == [engine]
     (ground.root / "claim.json").unlink()  # as when its lease has run out
     tried = ground.trial(sweeping.sweep("other", arms="base", patches=""))

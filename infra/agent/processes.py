@@ -20,7 +20,7 @@ GONE = "ZX"
 """States of processes that hold neither memory nor ports: zombie, dead."""
 
 _ENVIRON_LIMIT = 4 << 20
-_STUCK_AFTER_S = 0.3
+_STUCK_AFTER_S = 1.5
 _stuck: set[tuple[int, int]] = set()
 """Processes whose environment could not be read in time; they are not asked again."""
 

@@ -42,12 +42,17 @@ def supervised(folder: str) -> bool:
 
 
 def orphaned(folder: str, known: Optional[dict[str, Any]]) -> bool:
-    """Whether the state will stay as it is because whoever would write it is dead."""
+    """Whether the state will stay as it is because whoever would write it is dead.
+
+    Asked last is the file itself: a supervisor may write its last word and go between the reading
+    of ``known`` and the look at its process, and that word holds the exit code.
+    """
     return (
         known is not None
         and known["phase"] not in OVER
         and not processes.alive(known["supervisor"])
         and not supervised(folder)
+        and (read(folder) or known)["phase"] not in OVER
     )
 
 
