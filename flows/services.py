@@ -64,7 +64,7 @@ def up(say: Callable[[str], None], *, rehearsal: bool = True) -> Up:
     }
     if rehearsal:
         ensure(_rehearsal(env), say)
-    # Both take half a minute on two cores: started together, then waited for.
+    # One after the other: each is ready before the next is started.
     for service in (_mlflow(env, ports["mlflow"], mlflow), _prefect(env, ports["prefect"], api)):
         ensure(service, say)
     if running("worker") is None:
@@ -131,6 +131,7 @@ def _worker(env: dict[str, str], api: str) -> Service:
             headers={"Content-Type": "application/json"},
         )
         try:
+            # The address is the loopback one that `up` built.
             with urllib.request.urlopen(request, timeout=3) as response:  # noqa: S310
                 workers = json.load(response)
         except (OSError, ValueError):

@@ -147,6 +147,7 @@ def read_target(data: bytes) -> TargetFacts:
     """
     value = json.loads(data.decode("utf-8-sig"))
     if not isinstance(value, dict):
+        # A ValueError as for any other unreadable file: callers catch one kind (TRY004).
         raise ValueError("the target's config.json is not an object")  # noqa: TRY004
     nested = value.get("text_config") or value.get("llm_config") or value.get("language_config")
     text = nested if isinstance(nested, dict) else value

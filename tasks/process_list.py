@@ -83,6 +83,7 @@ def _moment(start: int | str | None) -> datetime | None:
     if not isinstance(start, str):
         return None
     try:
+        # ps prints local time and no zone (DTZ007).
         return datetime.strptime(" ".join(start.split()), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007
     except ValueError:
         return None
