@@ -247,3 +247,36 @@ def test_without_supervisor_and_guard_the_next_wait_records_a_crash(trial):
     answer = trial.wait(None)
     assert answer["supervisor_alive"] is False
     assert (answer["state"]["phase"], answer["state"]["exit_code"]) == ("exited", None)
+
+
+ENDS_BETWEEN_TWO_LOOKS = """
+import os, subprocess, sys
+from infra.agent import processes, watch
+
+child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+engine = watch.Engine(processes.identity(child.pid))
+look = processes.alive
+
+def ends_just_before(ident):
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    return look(ident)
+
+engine.collect()
+assert (engine.over, engine.code) == (False, None)
+processes.alive = ends_just_before
+engine.collect()
+child.returncode = 0
+print(engine.over, engine.code)
+"""
+
+
+def test_an_engine_that_ends_between_two_looks_keeps_its_exit_code():
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_BETWEEN_TWO_LOOKS],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.stdout == "True -9\n"

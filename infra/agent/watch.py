@@ -62,9 +62,19 @@ class Engine:
                 break
             if not pid:
                 break
-            if pid == self.ident["pid"]:
-                self.over, self.code = True, os.waitstatus_to_exitcode(status)
+            self._note(pid, status)
         if not self.over and not processes.alive(self.ident):
+            self._note_gone()
+
+    def _note(self, pid: int, status: int) -> None:
+        if pid == self.ident["pid"]:
+            self.over, self.code = True, os.waitstatus_to_exitcode(status)
+
+    def _note_gone(self) -> None:
+        """A child that ended after the round of collecting still has its exit code to give."""
+        try:
+            self._note(*os.waitpid(self.ident["pid"], os.WNOHANG))
+        except ChildProcessError:
             self.over = True
 
 
