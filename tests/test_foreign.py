@@ -143,7 +143,7 @@ def test_an_engine_of_ours_whose_process_was_lost_is_ended_before_the_next_trial
     from infra.agent import processes
 
     asked = sweeping.sweep("lost", arms="base", patches="")
-    with ground.command_of(asked) as command:
+    with ground.command_of(asked, lease_s=60) as command:  # not to run out on a busy machine
         command.reaches(lambda: sweeping.loads(ground.attempt("lost")))
         command.signal(signal.SIGKILL)
         command.ended()

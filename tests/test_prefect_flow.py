@@ -155,9 +155,9 @@ def test_what_could_be_measured_completes_and_says_what_failed(partial: Run) -> 
 
 
 def test_every_stage_is_a_task_run_of_its_name(partial: Run) -> None:
-    wanted = [f"{name} b01-base" for name in _STAGES]
-    named = [task["name"] for task in partial.tasks if task["name"].endswith("b01-base")]
-    assert sorted(named) == sorted(wanted)
+    wanted = {f"{name} b01-base" for name in _STAGES}
+    # A set: on a busy machine the trial may have been tried once more.
+    assert {task["name"] for task in partial.tasks if task["name"].endswith("b01-base")} == wanted
     assert {t["state_type"] for t in partial.tasks if t["name"] in wanted} == {"COMPLETED"}
 
 
