@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from configs.flags import Flags
 from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
 from configs.probe import Probe
+from configs.problems import WrongKeyError
 from configs.speculation import Off, Speculation
 from configs.values import Value
 
@@ -44,6 +45,34 @@ class Arm(Value):
     """Flags of this arm alone; they win over the engine's."""
     env: dict[EnvName, str] = {}
     note: str = ""
+    replicate_of: Name | None = None
+    """Another arm, of which this one is an exact copy: what differs between the two is noise
+    (A/A)."""
+
+
+class Until(Value):
+    """When to stop before the last block; each look is paid for (tasks/looks)."""
+
+    half_width: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
+    """Enough is known when the interval of every ratio of the leading figure to the baseline
+    reaches no further than this either way (as a share of the ratio)."""
+    min_blocks: Annotated[Count, Field(ge=2)] = 3
+    """Before the first look."""
+    max_blocks: Count = 8
+    """The last block, whatever is known then."""
+    hours: Annotated[Number, Field(gt=0)] | None = None
+    """No trial is started later than this after the start of the command."""
+
+    @model_validator(mode="after")
+    def _room_to_look(self) -> Self:
+        if self.max_blocks < self.min_blocks:
+            raise WrongKeyError("max_blocks", f"is below min_blocks ({self.min_blocks}): raise it")
+        return self
+
+    @property
+    def looks(self) -> int:
+        """How many looks there may be: after each block from the first one that counts."""
+        return self.max_blocks - self.min_blocks + 1
 
 
 class Patience(Value):
@@ -81,8 +110,11 @@ class Sweep(Value):
     """Names of files in configs/patches, applied before launch."""
     keep_patch: bool = False
     """Leave the patched file in place after the trial."""
-    blocks: Count = 3
-    """Repeats: one block is one pass over all arms, in a shuffled order."""
+    blocks: Count = 8
+    """Repeats: one block is one pass over all arms, in a shuffled order. Eight find a change of
+    5 % four times in five when a boot varies by 2 % (docs/evidence/calibration.md)."""
+    until: Until | None = None
+    """Stop before the last block when enough is known; it sets the number of blocks too."""
     seed: Annotated[Whole, Field(ge=0)] = 1
     """Of the order of trials and prompts."""
     same_margin: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
@@ -91,3 +123,40 @@ class Sweep(Value):
     tolerate: dict[Name, Text] = {}
     """Finding -> why it does not make a trial suspect here. It stays in the record and the
     report; use it for what is known and the same in all arms."""
+
+    @model_validator(mode="after")
+    def _short_forms(self) -> Self:
+        """A copy takes everything from its arm; ``until`` says how many blocks there may be."""
+        whole = {name: _copied(name, arm, self.arms) for name, arm in self.arms.items()}
+        blocks = self.blocks
+        if self.until is not None:
+            if "blocks" not in self.model_fields_set:
+                blocks = self.until.max_blocks
+            elif blocks != self.until.max_blocks:
+                raise WrongKeyError(
+                    "blocks", f"until.max_blocks says {self.until.max_blocks}: leave blocks out"
+                )
+        # While it is being made a value may still be completed; afterwards it is frozen.
+        object.__setattr__(self, "arms", whole)
+        object.__setattr__(self, "blocks", blocks)
+        return self
+
+
+def _copied(name: str, arm: Arm, arms: dict[str, Arm]) -> Arm:
+    """An arm with the settings of the one that it replicates."""
+    origin = arm.replicate_of
+    if origin is None:
+        return arm
+    key = f"arms.{name}.replicate_of"
+    if origin == name or origin not in arms:
+        others = ", ".join(other for other in arms if other != name)
+        raise WrongKeyError(key, f"no other arm is called {origin!r}: name one of {others}")
+    of = arms[origin]
+    if of.replicate_of is not None:
+        raise WrongKeyError(key, f"{origin} is a copy itself: name {of.replicate_of}")
+    for field in ("speculation", "flags", "env"):
+        if field in arm.model_fields_set and getattr(arm, field) != getattr(of, field):
+            raise WrongKeyError(
+                f"arms.{name}.{field}", f"a copy of {origin} has nothing of its own: leave it out"
+            )
+    return of.model_copy(update={"replicate_of": origin, "note": arm.note})

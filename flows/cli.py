@@ -1,4 +1,4 @@
-"""The command line: plan, run, compare, publish, up, down, demo, clean."""
+"""The command line: plan, run, calibrate, compare, publish, up, down, demo, clean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,6 +18,10 @@ from infra.errors import WorldError
 from infra.places import runs_folder
 from infra.store import RunFolder, Store
 from tasks.venue import StageFailedError
+
+if TYPE_CHECKING:
+    from flows.conduct import Outcome
+    from flows.question import Question
 
 app = typer.Typer(
     help="Does EAGLE-3 speculative decoding pay for this model on this host?",
@@ -50,14 +54,40 @@ def run(
     fresh: Annotated[bool, typer.Option("--fresh", help="forget the latest run")] = False,
 ) -> None:
     """Run what is missing of a sweep, without any server; then compare and report."""
+    from flows.show import verdict_text
+
+    outcome = _conduct(pose(sweep, host), fresh=fresh)
+    console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
+    _tell_end(outcome)
+
+
+@app.command()
+def calibrate(
+    sweep: SweepName,
+    host: HostName = None,
+    blocks: Annotated[int, typer.Option(min=2, help="pairs of boots")] = 4,
+    fresh: Annotated[bool, typer.Option("--fresh", help="forget the latest run")] = False,
+) -> None:
+    """Measure a host's own noise: a sweep's baseline against its copy, and what would be found."""
+    from configs.copies import calibration_of
+    from flows.show import noise_text
+    from tasks.noise_floor import noise_floor
+
+    outcome = _conduct(pose(calibration_of(read_sweep(sweep), blocks), host), fresh=fresh)
+    compared = outcome.report.comparison
+    ok = [record for record in outcome.records if record.status == "ok"]
+    console.print(noise_text(noise_floor(ok, compared.metrics), outcome.report.sentence))
+    _tell_end(outcome)
+
+
+def _conduct(question: Question, *, fresh: bool) -> Outcome:
+    """Runs what is missing of a question in this process, with progress on the terminal."""
     from flows.conduct import Conductor, Hands
     from flows.runs import open_run
-    from flows.show import verdict_text
     from flows.stages import PlainRunner
     from infra.connect import connect
     from infra.tracking import Tracker, tracking_uri
 
-    question = pose(sweep, host)
     for warning in question.warnings:
         console.print(f"warning: {warning}", style="yellow")
     uri = tracking_uri()
@@ -75,7 +105,10 @@ def run(
         )
         outcome = Conductor(question, folder, hands).conduct()
     progress.clear()
-    console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
+    return outcome
+
+
+def _tell_end(outcome: Outcome) -> None:
     say(f"{outcome.counts().text()}; report: {outcome.report.folder}/report.md")
     if outcome.counts().ok + outcome.counts().suspect == 0:
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ is down the night goes on.
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,8 @@ from tasks.launch import read_secrets
 from tasks.prepare import claim, survey
 from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
-from tasks.reporting import write_report
+from tasks.reporting import compare_sweep, write_report
+from tasks.stopping import enough_known
 from tasks.tear_down import forget_secrets, has_secrets, let_go
 from tasks.texts import fetch_template, texts_of
 from tasks.venue import Site
@@ -112,6 +114,9 @@ class Conductor:
         }
         self._grounds: dict[str, _Ground] = {}
         self._records: dict[str, TrialRecord] = {}
+        self._began = time.monotonic()
+        self._stopped: str | None = None
+        self._looked = 0
         self._cut_off: list[str] = []
         """Markers of attempts whose process was killed before they could tear down."""
 
@@ -147,11 +152,30 @@ class Conductor:
             if skip.leaves_record:
                 self._record_skip(trial, ground, skip)
             return skip
+        if (reason := self._why_stop(trial)) is not None:
+            skip = Skip(trial.id, reason, leaves_record=True)
+            self._hands.say(f"{trial.id}: skipped: {skip.reason}")
+            self._record_skip(trial, ground, skip)
+            return skip
         for _number in range(_ATTEMPTS):
             record = self._records[trial.id] = self._attempt(trial, ground)
             if not once_more(record):
                 break
         return None
+
+    def _why_stop(self, trial: Trial) -> str | None:
+        """Why the sweep ends before this trial, as its ``until`` says; looks once a block."""
+        until, block = self._question.sweep.until, trial.block - 1
+        if until is None or self._stopped is not None:
+            return self._stopped
+        if until.hours is not None and time.monotonic() - self._began > until.hours * 3600:
+            self._stopped = f"the {until.hours:g} hours are over"
+        elif block >= until.min_blocks and block > self._looked:
+            self._looked = block
+            so_far = [r for r in self._records.values() if r.block <= block]
+            known = enough_known(compare_sweep(self._question.sweep, so_far), until.half_width)
+            self._stopped = known and f"enough is known after {block} blocks: {known}"
+        return self._stopped
 
     def _arrive(self, trial: Trial) -> _Ground:
         """Asks the host what it is, and renders the prompts with its model's template."""
@@ -196,6 +220,9 @@ class Conductor:
             self._hands.say(f"{keep.path.name} is not in MLflow yet: {error}")
 
     def _record_skip(self, trial: Trial, ground: _Ground, skip: Skip) -> None:
+        known = self._records.get(trial.id)
+        if known is not None and known.status == "skipped" and known.notes == (skip.reason,):
+            return
         keep = self._run.next_attempt(trial.id)
         record = bare_record(
             self._question.sweep, trial, self._run.holder, keep.attempt, datetime.now(UTC)

@@ -74,8 +74,15 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
     said += [
         f"{a} and {b} ask for exactly the same: their difference is noise"
         for a, b in duplicate_intents(plan.trials)
+        if not _declared(asked, plan, a, b)
     ]
     return Question(asked, hosts, tuple(patches), sets, plan, tuple(said))
+
+
+def _declared(sweep: Sweep, plan: Plan, *trials: str) -> bool:
+    """Whether trials that ask for the same are said to be copies."""
+    arms = {trial.arm for trial in plan.trials if trial.id in trials}
+    return any(sweep.arms[arm].replicate_of in arms for arm in arms)
 
 
 def _what_counts(host: Host) -> dict[str, object]:

@@ -15,16 +15,18 @@ from configs.plan import combinations
 from configs.rules import arm_flags, looks_secret
 from tasks.decision import leading_cells
 from tasks.launch import engine_argv, engine_env, flag_words
+from tasks.noise_floor import BLOCKS
 from tasks.report_tables import comparison_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import RenderableType
 
     from configs.host import Host
     from flows.question import Question
     from tasks.comparison import Comparison
+    from tasks.noise_floor import Floor
 
 _WIDTH = 96
 _COLOUR = {"better": "green", "worse": "red", "same": "default", "undecided": "yellow"}
@@ -189,6 +191,29 @@ def verdict_text(
         parts.append(Text(comparison.problem, style="yellow"))
     parts.append(Text(sentence, style="bold"))
     return Group(*parts)
+
+
+def noise_text(floors: Sequence[Floor], sentence: str) -> RenderableType:
+    """A host's own noise, and the smallest change that sweeps of four arms would find on it."""
+    parts: list[RenderableType] = []
+    for probe, metric in dict.fromkeys((floor.probe, floor.metric) for floor in floors):
+        table = Table(
+            title=f"{probe}: {metric}, noise from boot to boot; what four arms would find",
+            title_justify="left",
+            title_style="bold",
+            box=None,
+            pad_edge=False,
+        )
+        for head in ("users", "boots", "varies by", *(f"{blocks} blocks" for blocks in BLOCKS)):
+            table.add_column(head, justify="right", no_wrap=True)
+        for floor in floors:
+            if (floor.probe, floor.metric) == (probe, metric):
+                finds = (f"{size - 1:+.1%}" if size else "-" for size in floor.finds)
+                table.add_row(
+                    str(floor.concurrency), str(floor.boots), f"{floor.varies:.2%}", *finds
+                )
+        parts += [table, Text("")]
+    return Group(*parts, Text(sentence, style="bold"))
 
 
 def _table_of(row: dict[str, str]) -> tuple[str, str]:

@@ -1,25 +1,39 @@
-"""What stands behind the ratios: absolute figures, step-time accounts, break-even, crossovers."""
+"""What stands behind the ratios: absolute figures, step-time accounts, break-even."""
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tasks.comparison import Cell, Crossover, SameOutputs, SpeedAccount, Standing
-from tasks.metrics import BY_NAME
+from tasks.comparison import SameOutputs, SpeedAccount, Standing
+from tasks.paired import paired
 from tasks.record import KindAcceptance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from tasks.paired import Interval
     from tasks.record import Measurement, TrialRecord
 
 Setting = tuple[str, dict[str, str]]
 _StandingKey = tuple[str, int, bool, str, tuple[tuple[str, str], ...]]
+_Place = tuple[str, int, str, tuple[tuple[str, str], ...]]
+"""Probe, concurrency, arm, levels."""
 Pair = tuple[str, int, Setting, dict[str, str]]
 """Probe, concurrency, (arm, levels), levels of the baseline it is compared with."""
+
+
+class _Both(NamedTuple):
+    """What a setting and its reference measured in the blocks that hold both."""
+
+    levels: dict[str, str]
+    reference_levels: dict[str, str]
+    pairs: tuple[tuple[Measurement, Measurement], ...]
+
+    @property
+    def sides(self) -> tuple[list[Measurement], list[Measurement]]:
+        return [a for a, _ in self.pairs], [b for _, b in self.pairs]
 
 
 def standings(records: Sequence[TrialRecord]) -> tuple[Standing, ...]:
@@ -33,7 +47,10 @@ def standings(records: Sequence[TrialRecord]) -> tuple[Standing, ...]:
 
 
 def speed_accounts(
-    records: Sequence[TrialRecord], baseline: str | None, pairs: Iterable[Pair]
+    records: Sequence[TrialRecord],
+    baseline: str | None,
+    pairs: Iterable[Pair],
+    confidence: float = 0.95,
 ) -> tuple[SpeedAccount, ...]:
     """Split each user-speed ratio into what acceptance gave and what longer steps took.
 
@@ -41,10 +58,11 @@ def speed_accounts(
     log(speed ratio) = log(accept ratio) - log(step ratio). The accept length that breaks even is
     the one at which this step time gives the reference's speed: reference accept length (1
     without speculation) * own step / reference step. Pairs that lack a figure are left out.
+    Intervals are of each figure alone, from the log ratios inside the blocks (tasks/paired).
     """
     if baseline is None:
         return ()
-    found = []
+    found: dict[_Place, _Both] = {}
     for probe, concurrency, (arm, levels), reference_levels in pairs:
         ours = _by_block(records, arm, levels, probe, concurrency)
         theirs = _by_block(records, baseline, reference_levels, probe, concurrency)
@@ -53,58 +71,59 @@ def speed_accounts(
             for b in ours
             if b in theirs and _has_account(ours[b]) and _has_account(theirs[b])
         ]
-        if not both:
-            continue
-        step, reference_step = (
-            _geometric([m.step_s for m in side]) for side in zip(*both, strict=True)
-        )
-        accept, reference_accept = (
-            _geometric([m.accept_length for m in side]) for side in zip(*both, strict=True)
-        )
-        found.append(
-            SpeedAccount(
-                probe=probe,
-                concurrency=concurrency,
-                arm=arm,
-                levels=levels,
-                reference_arm=baseline,
-                reference_levels=reference_levels,
-                blocks=len(both),
-                user_ratio=(accept / step) / (reference_accept / reference_step),
-                accept_ratio=accept / reference_accept,
-                step_ratio=step / reference_step,
-                step_s=step,
-                reference_step_s=reference_step,
-                accept_length=accept,
-                break_even_accept_length=reference_accept * step / reference_step,
-            )
-        )
-    return tuple(found)
+        if both:
+            place = (probe, concurrency, arm, _key(levels))
+            found[place] = _Both(levels, reference_levels, tuple(both))
+    accepts = _ratios(found, "accept_length", confidence)
+    steps = _ratios(found, "step_s", confidence)
+    return tuple(
+        _account(place, baseline, both, accepts[place], steps[place])
+        for place, both in found.items()
+    )
 
 
-def crossovers(cells: Sequence[Cell]) -> tuple[Crossover, ...]:
-    """Where ratios to the baseline pass 1 along the ladder, if they do.
+def _account(
+    place: _Place, baseline: str, both: _Both, accept: Interval, step: Interval
+) -> SpeedAccount:
+    probe, concurrency, arm, _ = place
+    step_s, reference_step_s = (_geometric([m.step_s for m in side]) for side in both.sides)
+    length, reference = (_geometric([m.accept_length for m in side]) for side in both.sides)
+    even = step.times(reference)
+    return SpeedAccount(
+        probe=probe,
+        concurrency=concurrency,
+        arm=arm,
+        levels=both.levels,
+        reference_arm=baseline,
+        reference_levels=both.reference_levels,
+        blocks=len(both.pairs),
+        user_ratio=accept.ratio / step.ratio,
+        accept_ratio=accept.ratio,
+        accept_low=accept.low,
+        accept_high=accept.high,
+        step_ratio=step.ratio,
+        step_low=step.low,
+        step_high=step.high,
+        step_s=step_s,
+        reference_step_s=reference_step_s,
+        accept_length=length,
+        break_even_accept_length=even.ratio,
+        break_even_low=even.low,
+        break_even_high=even.high,
+    )
 
-    Noise passes 1 all the time: a crossing counts only if the setting is decidedly better or
-    worse somewhere on the fitting side. ``firm`` means on both sides.
-    """
-    ladders: dict[tuple[object, ...], list[Cell]] = {}
-    for cell in cells:
-        if cell.contrast == "arm":
-            key = (cell.metric, cell.probe, cell.arm, *_key(cell.levels))
-            ladders.setdefault(key, []).append(cell)
-    found = []
-    for ladder in ladders.values():
-        ladder.sort(key=lambda cell: cell.concurrency)
-        for i, (a, b) in enumerate(pairwise(ladder), start=1):
-            if (a.ratio >= 1) == (b.ratio >= 1):
-                continue
-            before = {cell.verdict for cell in ladder[:i]}
-            after = {cell.verdict for cell in ladder[i:]}
-            first, then = ("better", "worse") if _gain(b) < _gain(a) else ("worse", "better")
-            if first in before or then in after:
-                found.append(_crossover(a, b, firm=first in before and then in after))
-    return tuple(found)
+
+def _ratios(found: Mapping[_Place, _Both], name: str, confidence: float) -> dict[_Place, Interval]:
+    """Ratios of one figure with intervals, noise pooled over settings at each ladder step."""
+    result: dict[_Place, Interval] = {}
+    for rung in dict.fromkeys(place[:2] for place in found):
+        differences = {
+            place: [math.log(getattr(a, name) / getattr(b, name)) for a, b in both.pairs]
+            for place, both in found.items()
+            if place[:2] == rung
+        }
+        result |= paired(differences, confidence)
+    return result
 
 
 def same_outputs(
@@ -169,27 +188,6 @@ def _by_block(
         for m in r.measurements
         if (m.probe, m.concurrency) == (probe, concurrency)
     }
-
-
-def _crossover(a: Cell, b: Cell, *, firm: bool) -> Crossover:
-    share = math.log(a.ratio) / (math.log(a.ratio) - math.log(b.ratio))
-    at = math.log(a.concurrency) + share * (math.log(b.concurrency) - math.log(a.concurrency))
-    return Crossover(
-        metric=a.metric,
-        probe=a.probe,
-        arm=a.arm,
-        levels=a.levels,
-        concurrency=math.exp(at),
-        below=a.concurrency,
-        above=b.concurrency,
-        direction="falls" if _gain(b) < _gain(a) else "rises",
-        firm=firm,
-    )
-
-
-def _gain(cell: Cell) -> float:
-    """Log ratio, positive when it is the good direction."""
-    return math.log(cell.ratio) * (-1 if BY_NAME[cell.metric].better == "lower" else 1)
 
 
 def _has_account(m: Measurement) -> bool:

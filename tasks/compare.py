@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from tasks import accounts, intervals
+from tasks import accounts, comparison
 from tasks.comparable import select, setting
 from tasks.comparison import Cell, Comparison
+from tasks.crossings import crossovers
+from tasks.judge import Terms, judge
 from tasks.metrics import BY_NAME
+from tasks.outliers import outlier_boots
 from tasks.record import Percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tasks.comparable import Selection
+    from tasks.judge import Block, Series
     from tasks.record import Measurement, TrialRecord
 
-Setting = tuple[str, tuple[tuple[str, str], ...]]
-Block = tuple[str, str, int]
-Series = dict[Setting, dict[Block, float]]
 
 DEFAULT_METRICS = ("output_tok_s", "user_tok_s")
-NEUTRAL_LEVELS = ("default", "none", "off")
-
-
-class _Question(NamedTuple):
-    """One ratio that is asked for."""
-
-    metric: str
-    probe: str
-    concurrency: int
-    ours: Setting
-    reference: Setting
-    factor: str | None
 
 
 def compare(
@@ -43,15 +32,20 @@ def compare(
     same_margin: float = 0.02,
     confidence: float = 0.95,
     factors: Mapping[str, Sequence[str]] | None = None,
+    copies: Mapping[str, str] | None = None,
+    looks: int = 1,
 ) -> Comparison:
     """Compare every arm with the baseline, and every factor level with the first one.
 
     Args:
         records: a sweep's trials, in any order; several runs of a sweep may be thrown together.
-        metrics: figures that get a verdict, the leading one first. All of them share one error
-            budget: the more are asked for, the wider the intervals.
+        metrics: figures that get a verdict, the leading one first. The verdicts on each figure
+            hold together at the confidence; the leading one decides.
         same_margin: within this ratio either way two figures are the same.
-        confidence: for all verdicts of the comparison together.
+        confidence: for all verdicts on one figure together.
+        copies: arm -> the arm that it replicates; it is compared with that one alone.
+        looks: at how many moments the sweep might have been stopped after a comparison like this
+            one; the confidence has the price in it (tasks/looks.py).
         factors: factor -> its levels in the sweep's order; the first is its reference. Without
             it, a level called default, none or off is, else the first by name.
 
@@ -65,14 +59,15 @@ def compare(
     baselines = sorted({r.arm for r in records if r.baseline})
     if len(baselines) > 1:
         raise ValueError(f"one baseline arm is needed, the records name {', '.join(baselines)}")
-    selection = select(records)
+    selection, outliers = _without_outliers(select(records), metrics[0])
     baseline = baselines[0] if baselines else None
     series = {
-        (metric, probe, concurrency): _series(selection.kept, metric, probe, concurrency)
+        (metric, probe, concurrency): table
         for metric in metrics
-        for probe, concurrency in _ladder(selection.kept)
+        for (probe, concurrency), table in log_series(selection.kept, metric).items()
     }
-    cells = _judge(series, baseline, same_margin, confidence, factors or {})
+    terms = Terms(same_margin, confidence, factors or {}, copies or {})
+    cells = judge(series, baseline, terms)
     standings = accounts.standings(selection.kept)
     pairs = [
         (cell.probe, cell.concurrency, (cell.arm, cell.levels), cell.reference_levels)
@@ -89,18 +84,43 @@ def compare(
         metrics=tuple(metrics),
         same_margin=same_margin,
         confidence=confidence,
-        family=sum(cell.p is not None for cell in cells),
+        looks=looks,
+        family=sum(cell.p is not None and cell.metric == metrics[0] for cell in cells),
         trials=len(selection.kept),
         problem=_problem(records, selection, baseline, cells),
         cells=cells,
         standings=standings,
-        accounts=accounts.speed_accounts(selection.kept, baseline, pairs),
-        crossovers=accounts.crossovers(cells),
+        accounts=accounts.speed_accounts(selection.kept, baseline, pairs, confidence),
+        crossovers=crossovers(cells),
         same_outputs=accounts.same_outputs(selection.kept, baseline, pairs),
         refusals=selection.refused,
         excluded=selection.excluded,
+        outliers=outliers,
         notes=selection.notes,
     )
+
+
+def _without_outliers(
+    selection: Selection, metric: str
+) -> tuple[Selection, tuple[comparison.Outlier, ...]]:
+    """Leaves out boots that fell out of line as a whole, by the leading figure."""
+    ladder = log_series(selection.kept, metric).values()
+    found = {(o.setting, o.block): o for o in outlier_boots(ladder)}
+    boots = {(setting(r), _block(r)): r for r in selection.kept}
+    outliers = tuple(
+        comparison.Outlier(
+            trial=boots[key].trial,
+            arm=boots[key].arm,
+            levels=boots[key].levels,
+            block=boots[key].block,
+            host=boots[key].host,
+            effect=math.exp(o.effect),
+            p=o.p,
+        )
+        for key, o in found.items()
+    )
+    kept = tuple(r for key, r in boots.items() if key not in found)
+    return selection._replace(kept=kept), outliers
 
 
 def metric_value(measurement: Measurement, metric: str) -> float | None:
@@ -117,6 +137,11 @@ def _check_arguments(metrics: Sequence[str], same_margin: float, confidence: flo
         raise ValueError(f"same_margin must be between 0 and 0.5, is {same_margin}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, is {confidence}")
+
+
+def log_series(records: Sequence[TrialRecord], metric: str) -> dict[tuple[str, int], Series]:
+    """(probe, concurrency) -> setting -> block -> log of a figure, probes as they appear."""
+    return {rung: _series(records, metric, *rung) for rung in _ladder(records)}
 
 
 def _ladder(records: Sequence[TrialRecord]) -> list[tuple[str, int]]:
@@ -140,116 +165,12 @@ def _series(records: Sequence[TrialRecord], metric: str, probe: str, concurrency
                 continue
             value = metric_value(measurement, metric)
             if value is not None and value > 0:
-                block = (record.sweep_run, record.host, record.block)
-                series.setdefault(setting(record), {})[block] = math.log(value)
+                series.setdefault(setting(record), {})[_block(record)] = math.log(value)
     return series
 
 
-def _judge(
-    all_series: Mapping[tuple[str, str, int], Series],
-    baseline: str | None,
-    same_margin: float,
-    confidence: float,
-    factors: Mapping[str, Sequence[str]],
-) -> tuple[Cell, ...]:
-    asked: list[tuple[_Question, intervals.Estimate]] = []
-    for (metric, probe, concurrency), series in all_series.items():
-        spread = intervals.noise(series)
-        for ours in sorted(series):
-            for reference, factor in _references(ours, series, baseline, factors):
-                estimate = intervals.contrast(series, ours, reference, spread)
-                if estimate is not None:
-                    question = _Question(metric, probe, concurrency, ours, reference, factor)
-                    asked.append((question, estimate))
-    judged = intervals.holm([estimate for _, estimate in asked], confidence)
-    return tuple(
-        _cell(question, result, all_series, same_margin)
-        for (question, _), result in zip(asked, judged, strict=True)
-    )
-
-
-def _references(
-    ours: Setting, series: Series, baseline: str | None, factors: Mapping[str, Sequence[str]]
-) -> list[tuple[Setting, str | None]]:
-    """What a setting is compared with: the baseline at its levels, then each factor's first level.
-
-    A baseline that is not crossed with the factors at all stands for every level.
-    """
-    arm, levels = ours
-    found: list[tuple[Setting, str | None]] = []
-    if baseline is not None and arm != baseline:
-        crossed = any(a == baseline and ls for a, ls in series)
-        found.append(((baseline, levels if crossed else ()), None))
-    for factor, level in levels:
-        first = _first_level(factor, series, factors)
-        if level != first:
-            other = tuple((f, first if f == factor else lv) for f, lv in levels)
-            found.append(((arm, other), factor))
-    return [(reference, factor) for reference, factor in found if reference in series]
-
-
-def _first_level(factor: str, series: Series, factors: Mapping[str, Sequence[str]]) -> str:
-    if factors.get(factor):
-        return factors[factor][0]
-    levels = sorted({level for _, ls in series for f, level in ls if f == factor})
-    return next((level for level in levels if level in NEUTRAL_LEVELS), levels[0])
-
-
-def _cell(
-    question: _Question,
-    judged: intervals.Judged,
-    all_series: Mapping[tuple[str, str, int], Series],
-    margin: float,
-) -> Cell:
-    series = all_series[question.metric, question.probe, question.concurrency]
-    ours, theirs = series[question.ours], series[question.reference]
-    shared = [block for block in ours if block in theirs]
-    higher = BY_NAME[question.metric].better != "lower"
-    verdict = intervals.verdict(judged, margin, higher_is_better=higher)
-    further = 0 if verdict != "undecided" else intervals.further_blocks(judged, margin)
-    smallest = intervals.detectable(judged, margin)
-    estimate = judged.estimate
-    return Cell(
-        contrast="arm" if question.factor is None else "factor",
-        factor=question.factor,
-        metric=question.metric,
-        probe=question.probe,
-        concurrency=question.concurrency,
-        arm=question.ours[0],
-        levels=dict(question.ours[1]),
-        reference_arm=question.reference[0],
-        reference_levels=dict(question.reference[1]),
-        blocks=estimate.blocks,
-        value=math.exp(sum(ours[b] for b in shared) / len(shared)),
-        reference_value=math.exp(sum(theirs[b] for b in shared) / len(shared)),
-        ratio=math.exp(estimate.effect),
-        low=None if judged.low is None else math.exp(judged.low),
-        high=None if judged.high is None else math.exp(judged.high),
-        confidence=judged.confidence,
-        p=judged.p,
-        verdict=verdict,
-        why=_why(verdict, judged, further, margin),
-        further_blocks=further,
-        detectable=None if smallest is None else math.exp(smallest),
-        own_noise=estimate.own_noise,
-    )
-
-
-def _why(verdict: str, judged: intervals.Judged, further: int | None, margin: float) -> str:
-    same = f"{margin:.0%}"
-    match verdict:
-        case "better" | "worse":
-            return f"the interval excludes 1 and the estimate is beyond {same}"
-        case "same":
-            return f"the whole interval lies within {same} either way"
-    if judged.estimate.sd is None:
-        return "a single block says nothing about the noise: run at least two"
-    ahead = "" if further is None else f"; about {further} further block{'s'[: further != 1]}"
-    if judged.low is None:
-        return f"too noisy for an interval{ahead}"
-    if judged.low <= 0 <= (judged.high or 0.0):
-        return f"the interval holds 1 and reaches beyond {same}{ahead}"
-    return f"differs from 1, but perhaps by less than {same}{ahead}"
+def _block(record: TrialRecord) -> Block:
+    return (record.sweep_run, record.host, record.block)
 
 
 def _problem(
@@ -262,7 +183,7 @@ def _problem(
         return "there are no trials"
     if baseline is None:
         return "no trial belongs to a baseline arm"
-    if any(cell.contrast == "arm" for cell in cells):
+    if any(cell.contrast in ("arm", "copy") for cell in cells):
         return None
     if not any(r.arm == baseline for r in selection.kept):
         return f"no trial of the baseline arm {baseline} is ok"

@@ -9,7 +9,8 @@ from tasks.record import KindAcceptance
 
 # Schema history of comparison.json:
 # 1 - first shape.
-SCHEMA = 1
+# 2 - alone_low, alone_high; intervals in accounts and crossovers; outliers; looks.
+SCHEMA = 2
 
 Verdict = Literal["better", "worse", "same", "undecided"]
 
@@ -17,11 +18,11 @@ Verdict = Literal["better", "worse", "same", "undecided"]
 class Cell(Value):
     """One ratio: a setting against its reference, for one figure, probe and concurrency."""
 
-    contrast: Literal["arm", "factor"]
+    contrast: Literal["arm", "factor", "copy"]
     """arm: against the baseline arm at the same levels; factor: against the factor's first level
-    within the same arm."""
+    within the same arm; copy: against the arm that it replicates."""
     factor: str | None
-    """The factor whose level differs; None for an arm contrast."""
+    """The factor whose level differs; None for arm against arm."""
     metric: str
     """A name of tasks/metrics.py; of a time, its median."""
     probe: str
@@ -41,7 +42,11 @@ class Cell(Value):
     """The interval's ends, as ratios; None with one block or a spread that allows no statement."""
     high: float | None
     confidence: float | None
-    """Level of this interval after Holm's correction over the whole comparison."""
+    """Level of this interval after Holm's correction over all ratios of this figure."""
+    alone_low: float | None = None
+    """The interval of this ratio alone, at the comparison's confidence: it covers the truth that
+    often, but of many such intervals some miss it."""
+    alone_high: float | None = None
     p: float | None
     """Two-sided, not corrected."""
     verdict: Verdict
@@ -95,14 +100,22 @@ class SpeedAccount(Value):
     """Speed of one user against the reference."""
     accept_ratio: float
     """What acceptance alone would give."""
+    accept_low: float | None = None
+    """Interval of the accept ratio alone, at the comparison's confidence; None: spread unknown."""
+    accept_high: float | None = None
     step_ratio: float
     """How much longer one step takes."""
+    step_low: float | None = None
+    """Interval of the step ratio alone."""
+    step_high: float | None = None
     step_s: float
     reference_step_s: float
     accept_length: float
     """Geometric mean over the blocks."""
     break_even_accept_length: float
     """Accept length at which this step time would give the reference's speed."""
+    break_even_low: float | None = None
+    break_even_high: float | None = None
 
 
 class Crossover(Value):
@@ -121,6 +134,11 @@ class Crossover(Value):
     """falls: better below, worse above."""
     firm: bool
     """Both sides have a decided cell; else the place is a best guess."""
+    low: float | None = None
+    """Where the interval of the ratio alone begins to hold 1, on the same straight lines; None:
+    below the measured ladder."""
+    high: float | None = None
+    """Where it ceases to; None: above the measured ladder."""
 
 
 class SameOutputs(Value):
@@ -156,6 +174,20 @@ class Refusal(Value):
     differences: tuple[Difference, ...]
 
 
+class Outlier(Value):
+    """An ok boot that is left out of all ratios, because it fell out of line as a whole."""
+
+    trial: str
+    arm: str
+    levels: dict[str, str]
+    block: int
+    host: str
+    effect: float
+    """Ratio of its leading figure to what its setting and its block say, over the ladder."""
+    p: float
+    """Chance of such a boot among all boots of a night without any outlier."""
+
+
 class Excluded(Value):
     """A trial without a speed, and why."""
 
@@ -185,8 +217,11 @@ class Comparison(Value):
     """The first one leads."""
     same_margin: float
     confidence: float
+    """Of all verdicts on one figure together."""
+    looks: int = 1
+    """How often the sweep might have looked and stopped; the price is in the confidence."""
     family: int
-    """How many ratios were tested together."""
+    """How many ratios of the leading figure were tested together."""
     trials: int
     """Ok trials that entered."""
     problem: str | None
@@ -198,6 +233,7 @@ class Comparison(Value):
     same_outputs: tuple[SameOutputs, ...]
     refusals: tuple[Refusal, ...]
     excluded: tuple[Excluded, ...]
+    outliers: tuple[Outlier, ...] = ()
     notes: tuple[str, ...]
 
 

@@ -68,6 +68,8 @@ def _sentence(comparison: Comparison) -> str:
     if comparison.problem is not None:
         return _no_comparison(comparison)
     cells = leading_cells(comparison)
+    if not cells:
+        return _noise(comparison)
     ladders = _ladders(cells)
     worth = [ladder for ladder in ladders if any(c.verdict == "better" for c in ladder)]
     if worth:
@@ -82,6 +84,18 @@ def _sentence(comparison: Comparison) -> str:
             f"{comparison.baseline} at every concurrency; {_figure(best)} is the largest"
         )
     return _does_not_pay(comparison, best)
+
+
+def _noise(comparison: Comparison) -> str:
+    """Of a sweep of copies alone."""
+    copies = [
+        c for c in comparison.cells if c.contrast == "copy" and c.metric == comparison.metrics[0]
+    ]
+    worst = max(copies, key=lambda c: abs(_effect(c)))
+    return (
+        f"A copy of {_reference(worst)} is at {_figure(worst)} at {users(worst.concurrency)}: "
+        f"{'that is more than the noise should do' if worst.verdict in ('better', 'worse') else 'noise'}"
+    )
 
 
 def _no_comparison(comparison: Comparison) -> str:

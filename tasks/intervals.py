@@ -177,6 +177,11 @@ def holm(estimates: Sequence[Estimate], confidence: float) -> list[Judged]:
     return judged
 
 
+def alone(estimate: Estimate, confidence: float) -> tuple[float | None, float | None]:
+    """The interval of one estimate for itself, uncorrected for how many there are (log scale)."""
+    return _interval(estimate, 1 - confidence)
+
+
 def verdict(judged: Judged, margin: float, *, higher_is_better: bool = True) -> Verdict:
     """What an interval says.
 

@@ -58,6 +58,7 @@ def render_report(
         ("Where the time goes", _accounts(comparison)),
         ("Acceptance", _acceptance(comparison)),
         ("Factors", _verdicts(comparison, "factor")),
+        ("Copies", _copies(comparison)),
         ("Absolute figures", _standings(comparison)),
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),
@@ -105,14 +106,49 @@ def _verdicts(comparison: Comparison, contrast: str) -> str:
     return "\n\n".join(parts)
 
 
+def _copies(comparison: Comparison) -> str:
+    """Copies against their originals (A/A): whatever is there is noise."""
+    text = _verdicts(comparison, "copy")
+    wrong = [
+        c for c in comparison.cells if c.contrast == "copy" and c.verdict in ("better", "worse")
+    ]
+    if wrong:
+        text = (
+            f"**{setting_label(wrong[0].arm, wrong[0].levels)} is an exact copy and came out "
+            f"{wrong[0].verdict}: something changes between trials that the blocks do not even "
+            f"out. Trust no verdict of this size here.**\n\n{text}"
+        )
+    return text
+
+
 def _crossovers(comparison: Comparison) -> str:
     return "\n".join(
         f"- {setting_label(x.arm, x.levels)}, {x.metric} on {x.probe}: "
         f"{'faster up to' if x.direction == 'falls' else 'faster from'} about "
         f"{users(x.concurrency)} (between the measured {x.below} and {x.above})"
+        + _stretch(x.low, x.high)
         + ("" if x.firm else ", a best guess: not decided on both sides")
         for x in comparison.crossovers
     )
+
+
+def _stretch(low: float | None, high: float | None) -> str:
+    """Where the interval of the ratio holds 1."""
+    match low, high:
+        case None, None:
+            return "; its interval holds no change over the whole ladder"
+        case None, _:
+            return f"; anywhere up to {users(high or 0)} by its interval"
+        case _, None:
+            return f"; anywhere from {users(low or 0)} by its interval"
+        case _:
+            return f"; {low:.0f} to {users(high or 0)} by its interval"
+
+
+def _price(comparison: Comparison) -> str:
+    if comparison.looks == 1:
+        return ""
+    return f" (95 % over the {comparison.looks} looks at which the sweep might have stopped)"
 
 
 def _accounts(comparison: Comparison) -> str:
@@ -125,8 +161,8 @@ def _accounts(comparison: Comparison) -> str:
         return ""
     intro = (
         "The speed of a user is accept length / step time, so its change is the product of the "
-        "two columns behind it. An arm breaks even when its accept length reaches the last "
-        "column (bold: not reached)."
+        "two columns behind it, each with the interval of that figure alone. An arm breaks even "
+        "when its accept length reaches the last column (bold: not reached)."
     )
     return "\n\n".join([intro, *parts])
 
@@ -171,9 +207,10 @@ def _method(comparison: Comparison) -> str:
     text = (
         f"Ratios are taken inside each block and averaged on the log scale. The noise is what a "
         f"model of setting + block leaves, pooled over settings at the same probe, concurrency "
-        f"and figure. {comparison.family} ratios were tested together (Holm), so that all "
-        f"verdicts hold at {comparison.confidence:.0%} at once; each interval is drawn at the "
-        f"level of its test. *Same* means wholly within {comparison.same_margin:.0%} either way; "
+        f"and figure. {comparison.family} ratios of each figure were tested together (Holm), so "
+        f"that all its verdicts hold at {100 * comparison.confidence:.3g} % at once{_price(comparison)}; "
+        f"each interval in a table of verdicts is drawn at the level of its test, those in the "
+        f"account of speed at {100 * comparison.confidence:.3g} % each. *Same* means wholly within {comparison.same_margin:.0%} either way; "
         f"*better* and *worse* exclude no change and are beyond that margin; the rest is "
         f"*undecided*, with the number of further blocks that would decide."
     )

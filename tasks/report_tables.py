@@ -149,18 +149,30 @@ def account_table(accounts: Sequence[SpeedAccount]) -> str:
                 setting_label(a.arm, a.levels),
                 str(a.concurrency),
                 f"x {a.user_ratio:.2f}",
-                f"x {a.accept_ratio:.2f}",
-                f"x {1 / a.step_ratio:.2f}",
+                f"x {a.accept_ratio:.2f}{ends(a.accept_low, a.accept_high)}",
+                f"x {1 / a.step_ratio:.2f}{ends(_inverse(a.step_high), _inverse(a.step_low))}",
                 seconds(a.step_s),
                 seconds(a.reference_step_s),
                 f"{a.accept_length:.2f}",
-                f"**{a.break_even_accept_length:.2f}**"
-                if a.accept_length < a.break_even_accept_length
-                else f"{a.break_even_accept_length:.2f}",
+                (
+                    f"**{a.break_even_accept_length:.2f}**"
+                    if a.accept_length < a.break_even_accept_length
+                    else f"{a.break_even_accept_length:.2f}"
+                )
+                + ends(a.break_even_low, a.break_even_high),
             )
             for a in accounts
         ),
     )
+
+
+def ends(low: float | None, high: float | None) -> str:
+    """An interval behind its figure; nothing where none is known."""
+    return "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
+
+
+def _inverse(value: float | None) -> float | None:
+    return 1 / value if value else None
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tasks.comparable import setting
 from tasks.comparison import setting_label
+from tasks.decision import percent
 from tasks.report_tables import table
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def failures_section(records: Sequence[TrialRecord]) -> str:
 
 
 def left_out_section(comparison: Comparison) -> str:
-    """Refused trials with the difference, and skipped ones with the reason."""
+    """Refused trials with the difference, outlier boots, and skipped ones with the reason."""
     parts = []
     if comparison.refusals:
         rows = [
@@ -69,6 +70,15 @@ def left_out_section(comparison: Comparison) -> str:
         head = ("refused trial", "differs from", "in", "expected", "found")
         parts.append(
             "These trials are ok but may not be compared with the rest:\n\n" + table(head, rows)
+        )
+    if comparison.outliers:
+        parts.append(
+            "These boots are ok but fell out of line with their arm and their block as a whole "
+            "(generalized ESD); no ratio holds them:\n\n"
+            + "\n".join(
+                f"- {o.trial} on {o.host}: {percent(o.effect)} over the ladder, p = {o.p:.2g}"
+                for o in comparison.outliers
+            )
         )
     others = [e for e in comparison.excluded if e.status in ("skipped", "ok")]
     if others:

@@ -12,6 +12,7 @@ from tasks.compare import compare
 from tasks.comparison import Comparison
 from tasks.decision import decision_sentence
 from tasks.figures import draw_figures
+from tasks.looks import confidence_of_look
 from tasks.report import render_report
 
 if TYPE_CHECKING:
@@ -38,10 +39,14 @@ class Report(Value):
 
 def compare_sweep(sweep: Sweep, records: Sequence[TrialRecord]) -> Comparison:
     """The comparison that a sweep asks for."""
+    looks = sweep.until.looks if sweep.until else 1
     return compare(
         records,
         same_margin=sweep.same_margin,
+        confidence=confidence_of_look(looks),
         factors={name: list(levels) for name, levels in sweep.factors.items()},
+        copies={name: arm.replicate_of for name, arm in sweep.arms.items() if arm.replicate_of},
+        looks=looks,
     )
 
 

@@ -1,0 +1,108 @@
+"""Outlier boots: a trial that fell out of line with its arm and its block, on every figure at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    Table = Mapping[Any, Mapping[Any, float]]
+    """Setting -> block -> log of a figure."""
+
+# Why, and what it costs and brings, simulated: docs/statistics.md.
+
+LEVEL = 0.02
+"""Chance that a night without any outlier loses a boot (Bonferroni over its boots)."""
+MOST = 1 / 6
+"""At most this share of the boots may be left out: more are no outliers but the noise itself."""
+FEWEST_DF = 3
+"""Degrees of freedom below which nobody can say who is out of line."""
+
+
+class Outlier(NamedTuple):
+    """A boot that is left out of all ratios."""
+
+    setting: Any
+    block: Any
+    effect: float
+    """How far it lies from what its setting and block say (mean log ratio over the ladder)."""
+    p: float
+    """Two-sided, after Bonferroni over the boots."""
+
+
+def outlier_boots(ladder: Iterable[Table], level: float = LEVEL) -> tuple[Outlier, ...]:
+    """Boots out of line with log figure = setting + block, the worst first.
+
+    A boot is slow or fast as a whole (clocks, a neighbour, an unlucky memory layout), so its
+    residuals are averaged over the ladder; the average is judged by its externally studentized
+    residual (Cook & Weisberg 1982, 2.2.9), against a t distribution. Two outliers hide each
+    other, so the worst one is taken out again and again, and all are outliers up to the last
+    that is significant (generalized ESD, Rosner 1983). The rule looks at all boots alike and
+    knows neither which arm is which nor what the verdict would be.
+
+    Args:
+        ladder: one table for each probe and concurrency, all of the same figure.
+        level: the chance of losing a boot where there is no outlier.
+    """
+    tables = list(ladder)
+    boots = list(dict.fromkeys((s, b) for table in tables for s in table for b in table[s]))
+    most, taken, outliers = int(MOST * len(boots)), list[Outlier](), 0
+    while len(taken) < most and (worst := _worst(tables, boots)) is not None:
+        taken.append(worst)
+        boots.remove((worst.setting, worst.block))
+        if worst.p <= level:
+            outliers = len(taken)
+    return tuple(taken[:outliers])
+
+
+def _worst(tables: list[Table], boots: list[tuple[Any, Any]]) -> Outlier | None:
+    """The boot that is furthest out of line; None when nothing can be said."""
+    settings = list(dict.fromkeys(s for s, _ in boots))
+    blocks = list(dict.fromkeys(b for _, b in boots))
+    row = np.array([settings.index(s) for s, _ in boots], dtype=int)
+    column = np.array([blocks.index(b) for _, b in boots], dtype=int)
+    if not boots:
+        return None
+    design = np.hstack([np.eye(len(settings))[row], np.eye(len(blocks))[column]])
+    rest = _mean_residual(tables, boots, design)
+    hat = design @ np.linalg.pinv(design)
+    free = 1 - np.diag(hat)
+    df = round(len(boots) - float(np.trace(hat)))
+    if df < FEWEST_DF:
+        return None
+    # A boot that alone holds a setting or a block together has no residual: it is never judged.
+    judged = free > 1e-6  # rounding
+    own = np.where(judged, rest**2 / np.where(judged, free, 1), 0)
+    without = np.maximum(float(rest @ rest) - own, 0) / (df - 1)
+    if not np.any(without > 0):
+        return None
+    size = np.where(judged & (without > 0), np.sqrt(own / np.where(without > 0, without, 1)), 0)
+    at = int(np.argmax(size))
+    return Outlier(*boots[at], float(rest[at] / free[at]), _p(float(size[at]), df - 1, len(boots)))
+
+
+def _mean_residual(
+    tables: list[Table], boots: list[tuple[Any, Any]], design: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Residuals of setting + block at each step of the ladder, averaged over the ladder."""
+    total, count = np.zeros(len(boots)), np.zeros(len(boots))
+    for table in tables:
+        here = np.array([b in table.get(s, {}) for s, b in boots])
+        if not here.any():
+            continue
+        x = design[here]
+        y = np.array([table[s][b] for (s, b), there in zip(boots, here, strict=True) if there])
+        total[here] += y - x @ (np.linalg.pinv(x) @ y)
+        count[here] += 1
+    return total / np.maximum(count, 1)
+
+
+def _p(size: float, df: int, boots: int) -> float:
+    from scipy import special  # a third of a second, and only needed here
+
+    return min(1.0, boots * 2 * float(special.stdtr(df, -size)))
