@@ -56,6 +56,7 @@ def run(
     from flows.stages import PlainRunner
     from infra.connect import connect
     from infra.tracking import Tracker, tracking_uri
+    from tasks.reporting import PAGE
 
     question = pose(sweep, host)
     for warning in question.warnings:
@@ -76,7 +77,7 @@ def run(
         outcome = Conductor(question, folder, hands).conduct()
     progress.clear()
     console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
-    say(f"{outcome.counts().text()}; report: {outcome.report.folder}/report.md")
+    say(f"{outcome.counts().text()}; report: {outcome.report.folder}/{PAGE}")
     if outcome.counts().ok + outcome.counts().suspect == 0:
         raise typer.Exit(1)
 
@@ -91,12 +92,15 @@ def compare(
     from flows.runs import read_records, read_run_sweep
     from flows.show import verdict_text
     from tasks.decision import decision_sentence
-    from tasks.reporting import compare_sweep
+    from tasks.reporting import PAGE, compare_sweep
 
     folder = _find_run(sweep, run_number)
     found = compare_sweep(read_run_sweep(folder), read_records(folder))
     console.print(verdict_text(found, decision_sentence(found), every_figure=every_figure))
     say(f"run {folder.id}: {folder.path}")
+    page = folder.path / "report" / PAGE
+    if page.exists():
+        say(f"report: {page}")
 
 
 @app.command()
