@@ -90,6 +90,12 @@ def test_the_report_lies_in_the_run_folder_for_people_and_for_machines(two: Two)
     assert json.loads((folder / "comparison.json").read_text())["schema_version"] == SCHEMA
 
 
+def test_who_compares_later_is_told_where_the_report_lies(ground: Ground, two: Two) -> None:
+    with ground.command("compare", "two") as compare:
+        assert compare.process.wait(timeout=60) == 0, compare.text
+        assert f"report: {two.outcome.run.path}/report/report.html\n" in compare.text
+
+
 def test_two_good_arms_are_compared(two: Two) -> None:
     outcome = two.outcome
     assert outcome.counts().ok == 2, [record.failure for record in outcome.records]
