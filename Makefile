@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check unit fix lock fuzz
+.PHONY: setup demo down test check unit fix lock fuzz calibrate
 
 setup: $(VENV)/.done
 
@@ -55,3 +55,10 @@ fuzz: setup
 	  .venv-fuzz/bin/python -W ignore -m fuzz.targets $$target -max_total_time=$(FUZZ_SECONDS) \
 	    -timeout=10 -rss_limit_mb=2048 -max_len=16384 -artifact_prefix=build/fuzz/$$target- || exit 1; \
 	done
+
+SEED ?= 1
+N ?= 1000
+
+# How often verdicts err, in simulated nights; writes docs/evidence/calibration.md.
+calibrate: setup
+	$(BIN)/python -m benchmarks.calibration --seed $(SEED) --nights $(N)

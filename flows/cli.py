@@ -109,7 +109,9 @@ def _conduct(question: Question, *, fresh: bool) -> Outcome:
 
 
 def _tell_end(outcome: Outcome) -> None:
-    say(f"{outcome.counts().text()}; report: {outcome.report.folder}/report.md")
+    from tasks.reporting import PAGE
+
+    say(f"{outcome.counts().text()}; report: {outcome.report.folder}/{PAGE}")
     if outcome.counts().ok + outcome.counts().suspect == 0:
         raise typer.Exit(1)
 
@@ -124,12 +126,15 @@ def compare(
     from flows.runs import read_records, read_run_sweep
     from flows.show import verdict_text
     from tasks.decision import decision_sentence
-    from tasks.reporting import compare_sweep
+    from tasks.reporting import PAGE, compare_sweep
 
     folder = _find_run(sweep, run_number)
     found = compare_sweep(read_run_sweep(folder), read_records(folder))
     console.print(verdict_text(found, decision_sentence(found), every_figure=every_figure))
     say(f"run {folder.id}: {folder.path}")
+    page = folder.path / "report" / PAGE
+    if page.exists():
+        say(f"report: {page}")
 
 
 @app.command()

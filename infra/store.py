@@ -1,7 +1,8 @@
 """The run folder, which is the truth: one folder per sweep run, one per trial, written atomically.
 
 <runs>/<sweep>/<sweep run>/
-    sweep.json plan.json run.json comparison.json report.md *.png
+    sweep.json plan.json run.json
+    report/ report.html report.md comparison.json *.png
     trials/<trial>.a<attempt>/
         record.json command.txt environment.json server.log facts.json <patch>.diff samples/*.jsonl.gz
 """

@@ -1,154 +1,198 @@
-"""Figures of a comparison as PNG: speed against concurrency with the crossover, and acceptance."""
+"""Figures of a comparison: speed against concurrency with the crossover, acceptance, where time goes."""
 
 from __future__ import annotations
 
-import math
 import re
-from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.comparison import setting_label
-from tasks.decision import REHEARSAL
+from tasks.account_figure import account_figure
+from tasks.decision import users
+from tasks.figure_lines import (
+    Key,
+    Paint,
+    finish_for,
+    key_of,
+    lines_of,
+    name_of,
+    paint_for,
+    value_of,
+)
 from tasks.figure_style import (
-    BASELINE,
-    COLOURS,
-    FAINT,
+    DARK,
+    LIGHT,
+    LINE_GAP,
+    Bar,
     Label,
+    Look,
     by_concurrency,
-    finish,
+    draw_bars,
     heights,
-    line_style,
     name_lines,
     new_figure,
     plain,
     png,
+    svg,
 )
 from tasks.metrics import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tasks.comparison import Cell, Comparison, Standing
+    from tasks.comparison import Cell, Comparison, Crossover
 
-Key = tuple[str, str]
-"""Arm, and the label of one of its settings."""
+
+class Picture(NamedTuple):
+    """A figure for a page that follows the reader's colour scheme, as SVG."""
+
+    light: bytes
+    dark: bytes
 
 
 def draw_figures(comparison: Comparison) -> dict[str, bytes]:
-    """All figures by file name; none where there is nothing to draw."""
-    figures: dict[str, bytes] = {}
+    """All figures as PNG on white, by file name; none where there is nothing to draw."""
+    return {f"{name}.png": png(figure) for name, figure in _figures(comparison, LIGHT)}
+
+
+def draw_pictures(comparison: Comparison) -> dict[str, Picture]:
+    """The same figures for a page, under the same file names."""
+    pairs = zip(_figures(comparison, LIGHT), _figures(comparison, DARK), strict=True)
+    return {f"{name}.png": Picture(svg(light), svg(dark)) for (name, light), (_, dark) in pairs}
+
+
+def _figures(comparison: Comparison, look: Look) -> Iterator[tuple[str, Any]]:
+    """Every figure there is to draw, with its name."""
+    kinds = {"speed": speed_figure, "acceptance": acceptance_figure, "steps": account_figure}
     for probe in dict.fromkeys(s.probe for s in comparison.standings):
         name = re.sub(r"[^A-Za-z0-9_.]+", "-", probe)
-        for kind, data in (
-            ("speed", speed_figure(comparison, probe)),
-            ("acceptance", acceptance_figure(comparison, probe)),
-        ):
-            if data is not None:
-                figures[f"{kind}-{name}.png"] = data
-    return figures
+        for kind, draw in kinds.items():
+            figure = draw(comparison, probe, look)
+            if figure is not None:
+                yield f"{kind}-{name}", figure
 
 
-def speed_figure(comparison: Comparison, probe: str) -> bytes | None:
+def speed_figure(comparison: Comparison, probe: str, look: Look) -> Any | None:
     """Left the speed of every setting against concurrency, right its ratio to the baseline.
 
-    One colour an arm. Where an arm has several levels, the fastest of them is drawn strong and
-    named, the others thin. Bars are the intervals of the verdicts.
+    One colour and marker an arm. Where an arm has several levels, the fastest of them is drawn
+    strong and named, the others thin. Bars are the intervals of the verdicts: as ratios, and left
+    as that ratio times the baseline's speed in the same blocks. Rings and dotted lines are
+    crossovers.
     """
     metric = comparison.metrics[0]
-    standings = [s for s in comparison.standings if s.probe == probe and _value(s, metric)]
+    standings = [s for s in comparison.standings if s.probe == probe and value_of(s, metric)]
     if not standings:
         return None
-    shown, colours = _shown(standings, metric), _colours(standings)
+    paint = paint_for(comparison, probe, look)
     ladder = sorted({s.concurrency for s in standings})
-    figure = new_figure(12.0, 4.9)
-    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.58})
-    labels: list[Label] = []
-    for key, line in _lines(standings).items():
-        ys = [value for s in line if (value := _value(s, metric))]
-        left.plot([s.concurrency for s in line], ys, **_style(key, colours, shown))
-        if key in shown:
-            labels.append(Label(ys[-1], _name(line[-1].arm, line[-1].levels), colours[key[0]]))
-    heights(left, [value for s in standings if (value := _value(s, metric))])
-    by_concurrency(left, ladder, f"{metric}, {BY_NAME[metric].unit}")
-    name_lines(left, labels)
     cells = [
         c for c in comparison.cells if (c.contrast, c.metric, c.probe) == ("arm", metric, probe)
     ]
-    _ratios(right, comparison, cells, colours, shown)
-    by_concurrency(right, ladder, f"ratio to {comparison.baseline} (ring: break-even, users)")
-    _finish(figure, comparison, f"Speed against concurrency, probe {probe}", right=0.86)
-    return png(figure)
+    crossings = [
+        x
+        for x in comparison.crossovers
+        if (x.metric, x.probe) == (metric, probe) and key_of(x) in paint.strong
+    ]
+    figure = new_figure(11.0, 4.7, look)
+    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.62})
+    labels: list[Label] = []
+    shifts = _shifts(cells, paint)
+    for key, line in lines_of(standings).items():
+        xs = [s.concurrency * shifts.get(key, 1.0) for s in line]
+        ys = [value for s in line if (value := value_of(s, metric))]
+        left.plot(xs, ys, **paint.line(key))
+        if key in paint.strong:
+            labels.append(paint.label(ys[-1], key[0], name_of(line[-1])))
+    bars = list(_bars(cells, paint, absolute=True))
+    heights(
+        left,
+        [value for s in standings if (value := value_of(s, metric))],
+        [end for bar in bars for end in (bar.low, bar.high)],
+    )
+    by_concurrency(left, ladder, f"{metric}, {BY_NAME[metric].unit}", look)
+    draw_bars(left, bars)
+    _verticals(left, crossings, paint)
+    name_lines(left, labels, look)
+    _ratios(right, comparison, cells, crossings, paint)
+    title = f"ratio to {comparison.baseline}"
+    by_concurrency(right, ladder, title + (" (ring: break-even)" if crossings else ""), look)
+    return finish_for(figure, comparison, f"Speed against users, probe {probe}", look, 0.845)
 
 
-def acceptance_figure(comparison: Comparison, probe: str) -> bytes | None:
+def acceptance_figure(comparison: Comparison, probe: str, look: Look) -> Any | None:
     """Share of verify steps that accepted at least k drafts, at the lowest concurrency."""
     mine = [s for s in comparison.standings if s.probe == probe and s.accept_at_k]
     if not mine:
         return None
     lowest = min(s.concurrency for s in mine)
     at_lowest = [s for s in mine if s.concurrency == lowest]
-    colours = _colours([s for s in comparison.standings if s.probe == probe])
-    shown = _shown(at_lowest, "accept_length")
-    figure = new_figure(8.0, 4.4)
+    paint = paint_for(comparison, probe, look)
+    figure = new_figure(11.0, 4.2, look)
     axes = figure.subplots()
     labels: list[Label] = []
     for s in at_lowest:
-        key, shares = _key(s), s.accept_at_k or ()
-        axes.plot(range(1, len(shares) + 1), shares, **_style(key, colours, shown))
-        if key in shown:
+        key, shares = key_of(s), s.accept_at_k or ()
+        axes.plot(range(1, len(shares) + 1), shares, **paint.line(key))
+        if key in paint.strong:
             length = f": {s.accept_length:.2f}" if s.accept_length else ""
-            labels.append(Label(shares[-1], s.arm + length, colours[s.arm]))
+            labels.append(paint.label(shares[-1], s.arm, s.arm + length))
     depth = max(len(s.accept_at_k or ()) for s in at_lowest)
     axes.set_xticks(range(1, depth + 1))
     axes.set_xlim(0.8, depth + 0.2)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
-    plain(axes, "k", "share of verify steps that accepted at least k drafts; arm: accept length")
-    name_lines(axes, labels)
-    people = "1 user" if lowest == 1 else f"{lowest} users"
-    _finish(figure, comparison, f"Accepted drafts, probe {probe}, {people}", right=0.78)
-    return png(figure)
+    title = "share of verify steps that accepted at least k drafts; arm: accept length"
+    plain(axes, "k", title, look)
+    name_lines(axes, labels, look)
+    title = f"Accepted drafts, probe {probe}, {users(lowest)}"
+    return finish_for(figure, comparison, title, look, 0.8)
 
 
 def _ratios(
     axes: Any,
     comparison: Comparison,
     cells: Sequence[Cell],
-    colours: dict[str, str],
-    shown: set[Key],
+    crossings: Sequence[Crossover],
+    paint: Paint,
 ) -> None:
     """Ratio lines with interval bars, the margin as a band, the crossover as a ring."""
     margin = comparison.same_margin
-    axes.axhspan(1 / (1 + margin), 1 + margin, color="#efefef", zorder=0)
-    axes.axhline(1.0, color=BASELINE, linewidth=1.2, zorder=1)
-    lines: dict[Key, list[Cell]] = {}
-    for cell in sorted(cells, key=lambda c: c.concurrency):
-        lines.setdefault(_key(cell), []).append(cell)
-    named = [key for key in lines if key in shown]
+    axes.axhspan(1 / (1 + margin), 1 + margin, color=paint.look.band, zorder=0)
+    axes.axhline(1.0, color=paint.look.baseline, linewidth=1.2, zorder=1)
     crossed = any(c.reference_levels for c in cells)
     base = f"{comparison.baseline}{chr(10) + 'same levels' if crossed else ''}"
-    labels = [Label(1.0, base, BASELINE)] if cells else []
-    for key, line in lines.items():
-        # Side by side, so that bars do not hide each other.
-        shift = 1.035 ** (named.index(key) - (len(named) - 1) / 2) if key in named else 1.0
-        xs = [c.concurrency * shift for c in line]
-        axes.plot(xs, [c.ratio for c in line], **_style(key, colours, shown))
-        if key not in shown:
-            continue
-        for x, c in zip(xs, line, strict=True):
-            if c.low is not None and c.high is not None:
-                axes.plot([x, x], [c.low, c.high], color=colours[key[0]], linewidth=1.6, zorder=2)
-        labels.append(Label(line[-1].ratio, _name(line[-1].arm, line[-1].levels), colours[key[0]]))
+    labels = [Label(1.0, base, paint.look.baseline, None)] if cells else []
+    shifts = _shifts(cells, paint)
+    for key, line in lines_of(cells).items():
+        xs = [c.concurrency * shifts.get(key, 1.0) for c in line]
+        axes.plot(xs, [c.ratio for c in line], **paint.line(key))
+        if key in paint.strong:
+            labels.append(paint.label(line[-1].ratio, key[0], name_of(line[-1])))
+    draw_bars(axes, _bars(cells, paint, absolute=False))
     _ratio_limits(axes, cells)
-    rings = [
-        (x.concurrency, colours[x.arm])
-        for x in comparison.crossovers
-        if cells and (x.metric, x.probe) == (cells[0].metric, cells[0].probe) and _key(x) in shown
-    ]
-    _rings(axes, rings)
-    name_lines(axes, labels)
+    _verticals(axes, crossings, paint)
+    _rings(axes, crossings, paint)
+    name_lines(axes, labels, paint.look)
     if cells and all(c.low is None for c in cells):
-        axes.text(0.02, 0.96, "one block: no intervals", transform=axes.transAxes, color=FAINT)
+        where = {"transform": axes.transAxes, "color": paint.look.faint}
+        axes.text(0.02, 0.96, "one block: no intervals", **where)
+
+
+def _bars(cells: Sequence[Cell], paint: Paint, *, absolute: bool) -> Iterator[Bar]:
+    """Intervals of the strong settings; ``absolute`` in the metric's unit, else as ratios."""
+    shifts = _shifts(cells, paint)
+    for cell in cells:
+        key = key_of(cell)
+        if key not in paint.strong or cell.low is None or cell.high is None:
+            continue
+        unit = cell.reference_value if absolute else 1.0
+        x = cell.concurrency * shifts.get(key, 1.0)
+        yield Bar(x, cell.low * unit, cell.high * unit, paint.colour(cell.arm))
+
+
+def _shifts(cells: Sequence[Cell], paint: Paint) -> dict[Key, float]:
+    """Strong settings stand side by side, so that bars do not hide each other."""
+    named = [key for key in dict.fromkeys(map(key_of, cells)) if key in paint.strong]
+    return {key: 1.035 ** (i - (len(named) - 1) / 2) for i, key in enumerate(named)}
 
 
 def _ratio_limits(axes: Any, cells: Sequence[Cell]) -> None:
@@ -162,79 +206,39 @@ def _ratio_limits(axes: Any, cells: Sequence[Cell]) -> None:
     )
 
 
-def _rings(axes: Any, rings: Sequence[tuple[float, str]]) -> None:
-    """Break-even points on the line of the baseline, numbers above and below in turn."""
-    for i, (concurrency, colour) in enumerate(sorted(rings)):
+def _verticals(axes: Any, crossings: Sequence[Crossover], paint: Paint) -> None:
+    """Where an arm breaks even, through both panels."""
+    for x in crossings:
+        style = {"linestyle": (0, (2, 3)), "linewidth": 1.2, "zorder": 1}
+        axes.axvline(x.concurrency, color=paint.colour(x.arm), **style)
+
+
+def _rings(axes: Any, crossings: Sequence[Crossover], paint: Paint) -> None:
+    """Break-even points on the line of the baseline, their numbers at the top of the dots."""
+    for i, x in enumerate(sorted(crossings, key=lambda x: x.concurrency)):
+        colour = paint.colour(x.arm)
         axes.plot(
-            [concurrency],
+            [x.concurrency],
             [1.0],
             marker="o",
             markersize=11,
             markerfacecolor="none",
             markeredgecolor=colour,
-            markeredgewidth=1.5,
+            markeredgewidth=1.8,
             linestyle="none",
             zorder=4,
         )
         axes.annotate(
-            f"{concurrency:.0f}",
-            (concurrency, 1.0),
-            xytext=(0, -19 if i % 2 == 0 else 10),
+            f"{'' if x.firm else 'about '}{users(x.concurrency)}",
+            (x.concurrency, 0.99 - i * LINE_GAP),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(-5, 0),
             textcoords="offset points",
-            ha="center",
+            ha="right",
+            va="top",
             fontsize=9.5,
             fontweight="bold",
-            color=colour,
+            color=paint.look.ink,
+            bbox={"facecolor": paint.look.ground, "edgecolor": "none", "pad": 0.5, "alpha": 0.7},
             zorder=5,
         )
-
-
-def _shown(standings: Sequence[Standing], metric: str) -> set[Key]:
-    """Of each arm the setting that is best over its ladder."""
-    sign = -1 if BY_NAME[metric].better == "lower" else 1
-    best: dict[str, tuple[float, Key]] = {}
-    for key, line in _lines(standings).items():
-        score = sign * fmean(math.log(value) for s in line if (value := _value(s, metric)))
-        if key[0] not in best or score > best[key[0]][0]:
-            best[key[0]] = (score, key)
-    return {key for _, key in best.values()}
-
-
-def _lines(standings: Sequence[Standing]) -> dict[Key, list[Standing]]:
-    lines: dict[Key, list[Standing]] = {}
-    for s in sorted(standings, key=lambda s: s.concurrency):
-        lines.setdefault(_key(s), []).append(s)
-    return lines
-
-
-def _key(of: Any) -> Key:
-    return of.arm, setting_label(of.arm, of.levels)
-
-
-def _name(arm: str, levels: dict[str, str]) -> str:
-    """The arm, its levels below it: a bare "ll" would be read as a two."""
-    shown = ", ".join(f"{factor}={level}" for factor, level in sorted(levels.items()))
-    return f"{arm}\n{shown}" if shown else arm
-
-
-def _value(standing: Standing, metric: str) -> float | None:
-    """A standing's figure; of a time the median."""
-    name = {"ttft_s": "ttft_p50_s", "tpot_s": "tpot_p50_s"}.get(metric, metric)
-    value: float | None = getattr(standing, name, None)
-    return value
-
-
-def _colours(standings: Sequence[Standing]) -> dict[str, str]:
-    arms = list(dict.fromkeys(s.arm for s in standings if not s.baseline))
-    colours = {s.arm: BASELINE for s in standings if s.baseline}
-    return colours | {arm: COLOURS[i % len(COLOURS)] for i, arm in enumerate(arms)}
-
-
-def _style(key: Key, colours: dict[str, str], shown: set[Key]) -> dict[str, Any]:
-    return line_style(colours[key[0]], list(colours).index(key[0]), strong=key in shown)
-
-
-def _finish(figure: Any, comparison: Comparison, title: str, *, right: float) -> None:
-    where = f"{comparison.host_class or 'no host'}, {', '.join(comparison.sweeps)}"
-    note = f"{REHEARSAL} - {where}" if comparison.rehearsal else where
-    finish(figure, title, note, alarm=comparison.rehearsal, right=right)

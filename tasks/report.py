@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tasks.comparison import setting_label
 from tasks.decision import REHEARSAL, decision_sentence, users
+from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
 from tasks.report_tables import (
     acceptance_table,
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     from tasks.record import TrialRecord
 
 
+FIGURES = {
+    "speed": "Speed against users, and the ratio to the baseline with intervals and break-even",
+    "acceptance": "Share of verify steps that accepted at least k drafts",
+    "steps": "Change of a user's speed as acceptance times the speed of a step",
+}
+"""What is to be seen, by the beginning of the figure's file name."""
+
+
 def render_report(
     comparison: Comparison,
     records: Sequence[TrialRecord],
@@ -48,15 +57,15 @@ def render_report(
     if comparison.rehearsal:
         parts.insert(0, f"> **{REHEARSAL}.** All figures come from the rehearsal host.")
     if question:
-        parts.append(question)
-    parts.append(f"**{decision_sentence(comparison)}.**")
+        parts.append(inline(question))
+    parts.append(f"**{inline(decision_sentence(comparison))}.**")
     parts.append(_overview(comparison, records))
     sections = [
-        ("Speed against concurrency", _figures(figures)),
+        ("Speed against concurrency", _figures(figures, "speed")),
         (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
         ("Where it breaks even", _crossovers(comparison)),
-        ("Where the time goes", _accounts(comparison)),
-        ("Acceptance", _acceptance(comparison)),
+        ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
+        ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
         ("Copies", _copies(comparison)),
         ("Absolute figures", _standings(comparison)),
@@ -85,8 +94,17 @@ def _overview(comparison: Comparison, records: Sequence[TrialRecord]) -> str:
     )
 
 
-def _figures(names: Sequence[str]) -> str:
-    return "\n\n".join(f"![{name.rpartition('.')[0].replace('-', ' ')}]({name})" for name in names)
+def _figures(names: Sequence[str], kind: str) -> str:
+    """The figures of a kind, one for each probe."""
+    return "\n\n".join(
+        f"![{FIGURES[kind]}: {name.removeprefix(f'{kind}-').removesuffix('.png')}]({name})"
+        for name in names
+        if name.startswith(f"{kind}-")
+    )
+
+
+def _under(pictures: str, text: str) -> str:
+    return f"{pictures}\n\n{text}".strip()
 
 
 def _verdicts(comparison: Comparison, contrast: str) -> str:

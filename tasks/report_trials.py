@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tasks.comparable import setting
 from tasks.comparison import setting_label
 from tasks.decision import percent
+from tasks.markdown_text import fenced, inline
 from tasks.report_tables import table
 
 if TYPE_CHECKING:
@@ -26,10 +27,13 @@ def findings_section(records: Sequence[TrialRecord]) -> str:
     advice: dict[str, str] = {}
     for record in records:
         for f in record.findings:
-            seen.setdefault(f.name, []).append(f"- {_trial(record)}, {f.where}: {f.evidence}")
-            advice[f.name] = f"Right would be: {f.limit}. What to do: {f.advice}."
+            seen.setdefault(f.name, []).append(
+                f"- {_trial(record)}, {f.where}: {inline(f.evidence)}"
+            )
+            advice[f.name] = f"Right would be: {inline(f.limit)}. What to do: {inline(f.advice)}."
     return "\n\n".join(
-        f"**{name}.** {advice[name]}\n\n" + "\n".join(lines) for name, lines in seen.items()
+        f"### {inline(name)}\n\n{advice[name]}\n\n" + "\n".join(lines)
+        for name, lines in seen.items()
     )
 
 
@@ -46,12 +50,15 @@ def failures_section(records: Sequence[TrialRecord]) -> str:
         if failure is None:
             continue
         at = failure.stage + (f", engine at {failure.start_stage}" if failure.start_stage else "")
-        rank = f", first on {failure.rank}" if failure.rank else ""
+        rank = f", first on {inline(failure.rank)}" if failure.rank else ""
         trials = ", ".join(_trial(record) for record in group)
         lines = list(failure.first_lines[:MOST_LINES])
         if len(failure.first_lines) > MOST_LINES:
             lines.append(f"... {len(failure.first_lines) - MOST_LINES} more lines in the record")
-        text = f"**{failure.failure_class}** at {at}{rank}: {trials}\n\n{failure.message}"
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        text = f"### {inline(failure.failure_class)}: {_trial(group[0])}{more}"
+        text += f"\n\nAt {at}{rank}: {trials}"
+        text += f"\n\n{inline(failure.message)}"
         if lines:
             text += f"\n\n{fenced(lines, 'text')}"
         blocks.append(f"{text}\n\nWhat to do: {failure.remedy}")
@@ -63,7 +70,11 @@ def left_out_section(comparison: Comparison) -> str:
     parts = []
     if comparison.refusals:
         rows = [
-            (r.trial, r.against, d.fact, d.expected or "absent", d.found or "absent")
+            (
+                r.trial,
+                r.against,
+                *map(inline, (d.fact, d.expected or "absent", d.found or "absent")),
+            )
             for r in comparison.refusals
             for d in r.differences
         ]
@@ -83,7 +94,9 @@ def left_out_section(comparison: Comparison) -> str:
     others = [e for e in comparison.excluded if e.status in ("skipped", "ok")]
     if others:
         parts.append(
-            "\n".join(f"- {e.trial}, attempt {e.attempt} ({e.status}): {e.why}" for e in others)
+            "\n".join(
+                f"- {e.trial}, attempt {e.attempt} ({e.status}): {inline(e.why)}" for e in others
+            )
         )
     return "\n\n".join(parts)
 
@@ -101,28 +114,20 @@ def reproduce_section(records: Sequence[TrialRecord]) -> str:
     parts = []
     for record in chosen.values():
         mark = " (baseline)" if record.baseline else ""
-        versions = ", ".join(f"{name} {v}" for name, v in sorted(record.versions.items()))
+        versions = ", ".join(f"{name} {inline(v)}" for name, v in sorted(record.versions.items()))
         text = f"### {setting_label(record.arm, record.levels)}{mark}\n\n"
         text += f"As in {_trial(record)} on {record.host} ({record.host_class}; {versions}).\n\n"
         text += fenced(_command(record), "sh")
         for patch in record.patches:
-            text += f"\n\nPatch {patch.name} on `{patch.path}`: {patch.action}, {patch.reason}."
+            text += (
+                f"\n\nPatch {patch.name} on `{patch.path}`: {patch.action}, {inline(patch.reason)}."
+            )
             if patch.diff and diffs.setdefault(patch.diff, _trial(record)) == _trial(record):
                 text += f"\n\n{fenced(patch.diff.splitlines(), 'diff')}"
             elif patch.diff:
                 text += f" Same diff as in {diffs[patch.diff]}."
         parts.append(text)
     return "\n\n".join(parts)
-
-
-def fenced(lines: Sequence[str], language: str) -> str:
-    """A code block whose fence is longer than any in the text."""
-    longest = 2
-    for line in lines:
-        stripped = line.lstrip()
-        longest = max(longest, len(stripped) - len(stripped.lstrip("`")))
-    fence = "`" * (longest + 1)
-    return "\n".join([f"{fence}{language}", *lines, fence])
 
 
 def _command(record: TrialRecord) -> list[str]:

@@ -11,9 +11,10 @@ from infra.tracking import RunEntry, TrackingDown
 from tasks.compare import compare
 from tasks.comparison import Comparison
 from tasks.decision import decision_sentence
-from tasks.figures import draw_figures
+from tasks.figures import draw_figures, draw_pictures
 from tasks.looks import confidence_of_look
 from tasks.report import render_report
+from tasks.report_page import render_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from infra.store import RunFolder
     from infra.tracking import Tracker
     from tasks.record import TrialRecord
+
+PAGE = "report.html"
+"""The report for people, in the run's folder ``report``."""
 
 
 class Report(Value):
@@ -66,6 +70,9 @@ def write_report(
     markdown = render_report(comparison, records, question=sweep.question, figures=tuple(figures))
     write_value(folder / "comparison.json", comparison)
     write_text(folder / "report.md", markdown)
+    sentence = decision_sentence(comparison)
+    page = render_page(markdown, title=sentence, pictures=draw_pictures(comparison))
+    write_text(folder / PAGE, page)
     mlflow_run = None
     if tracker is not None:
         try:
@@ -75,7 +82,7 @@ def write_report(
             say(f"the report is not in MLflow yet: {error}")
     return Report(
         sweep=sweep.name,
-        sentence=decision_sentence(comparison),
+        sentence=sentence,
         comparison=comparison,
         markdown=markdown,
         folder=str(folder),

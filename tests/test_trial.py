@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tasks.comparison import SCHEMA
 from tests import sweeping
 
 if TYPE_CHECKING:
@@ -78,7 +79,21 @@ def test_everything_of_an_attempt_stands_in_its_folder(two: Two) -> None:
     assert json.loads((folder / "facts.json").read_text())["nvidia_smi"]
     rows = gzip.decompress((folder / "samples" / "probe-load-c2.jsonl.gz").read_bytes())
     assert len(rows.splitlines()) == 6
-    assert "rehearsal" in (two.outcome.run.path / "report" / "report.md").read_text().lower()
+
+
+def test_the_report_lies_in_the_run_folder_for_people_and_for_machines(two: Two) -> None:
+    folder = two.outcome.run.path / "report"
+    assert (folder / "report.md").read_text().startswith("> **REHEARSAL")
+    page = (folder / "report.html").read_text()
+    assert f"<title>{two.outcome.report.sentence}" in page
+    assert "data:image/svg+xml;base64," in page
+    assert json.loads((folder / "comparison.json").read_text())["schema_version"] == SCHEMA
+
+
+def test_who_compares_later_is_told_where_the_report_lies(ground: Ground, two: Two) -> None:
+    with ground.command("compare", "two") as compare:
+        assert compare.process.wait(timeout=60) == 0, compare.text
+        assert f"report: {two.outcome.run.path}/report/report.html\n" in compare.text
 
 
 def test_two_good_arms_are_compared(two: Two) -> None:
