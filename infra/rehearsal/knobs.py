@@ -26,6 +26,7 @@ class Knobs:
         seed: of that factor, together with the trial's marker.
         release_delay_s: how long GPU memory of a dead process stays in use.
         drain_check_s: how often a server looks whether it was asked to stop (SGLang: 5 s).
+        hot_gpu: a card that throttles for heat whenever it works; None: none does.
         watch_children: notice a killed scheduler after about a second, as SGLang does from
             0.5.10 on; 0.5.9 does not, and hangs.
     """
@@ -37,6 +38,7 @@ class Knobs:
     release_delay_s: float = 0.0
     drain_check_s: float = 0.1
     watch_children: bool = False
+    hot_gpu: int | None = None
 
     def noise(self, trial: str) -> float:
         """The factor on the step time of this boot: reproducible from seed and marker."""

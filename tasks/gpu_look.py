@@ -1,0 +1,97 @@
+"""A look at the GPUs from beside a running probe: how fast they run, and who else is on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from configs.values import Value
+from tasks.cleanup import plan_cleanup
+from tasks.process_list import read_facts
+from tasks.smi_csv import GpuApp, GpuRow, read_apps, read_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tasks.cleanup import Named
+
+
+class Stranger(Value):
+    """A process on a GPU that is not the trial's."""
+
+    pid: int
+    """Process id."""
+    words: str
+    """Name, pid, owner and GPUs, for people."""
+    hidden: bool = False
+    """In no process list of this host: of another PID namespace, or gone since."""
+
+
+class GpuLook(Value):
+    """What `nvidia-smi` said while the last requests of a load ran (infra/agent/drive.py)."""
+
+    gpus: tuple[GpuRow, ...] = ()
+    """One row per GPU, under load."""
+    strangers: tuple[Stranger, ...] = ()
+    """Who computes on a GPU and is not the trial."""
+
+
+def read_look(
+    raw: Mapping[str, Any] | None, *, marker: str, uid: int | None, user: str | None
+) -> GpuLook | None:
+    """From the agent's raw texts to values; None if it did not look.
+
+    Args:
+        raw: ``gpus`` and ``apps``, the answers of nvidia-smi, and ``processes``: those on the
+            GPUs and all above them.
+        marker: of the running trial: its processes, and what they started, are no strangers.
+        uid: our user on the host.
+        user: its name.
+    """
+    if raw is None:
+        return None
+    rows = read_gpus(raw["gpus"]["stdout"])
+    apps = read_apps(raw["apps"]["stdout"])
+    processes = read_facts(raw["processes"])
+    # The same division as before a launch, with this trial's marker as the one that is ours.
+    plan = plan_cleanup(processes, apps, markers={marker}, own_uid=uid, own_user=user)
+    seen = [
+        Stranger(pid=one.pid, words=_words(one, _cards(one.pid, apps, rows)))
+        for one in plan.foreign
+    ]
+    hidden = [
+        Stranger(
+            pid=pid,
+            words=f"pid {pid}, in no process list here, on {_cards(pid, apps, rows)}",
+            hidden=True,
+        )
+        for pid in plan.unknown
+    ]
+    return GpuLook(gpus=rows, strangers=(*seen, *hidden))
+
+
+def arrived(look: GpuLook | None, first: GpuLook | None) -> tuple[str, ...]:
+    """The strangers of a look, in words; the GPUs were free before the engine started.
+
+    In a container nvidia-smi may number the engine's own processes as the host does, so that
+    nobody here knows them. Hidden ones are therefore strangers only if the first look of the
+    trial did not have them: one that came before it, from another namespace, is not told apart.
+    """
+    if look is None:
+        return ()
+    before = {one.pid for one in first.strangers if one.hidden} if first else set()
+    return tuple(s.words for s in look.strangers if not (s.hidden and s.pid in before))
+
+
+def _words(named: Named, cards: str) -> str:
+    return (
+        f"{named.comm or 'a process'} (pid {named.pid}, user {named.user or 'unknown'}) on {cards}"
+    )
+
+
+def _cards(pid: int, apps: Iterable[GpuApp], rows: Sequence[GpuRow]) -> str:
+    """The GPUs that a process computes on, by number where the list of GPUs has them."""
+    index = {row.uuid: row.index for row in rows}
+    uuids = dict.fromkeys(app.gpu_uuid for app in apps if app.pid == pid)
+    numbers = sorted(index[uuid] for uuid in uuids if uuid in index)
+    strange = [str(uuid) for uuid in uuids if uuid not in index]
+    return f"GPU {', '.join([*map(str, numbers), *strange])}"
