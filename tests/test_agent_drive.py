@@ -19,6 +19,7 @@ from infra.agent import lease, ports
 from infra.agent.drive import drive
 from infra.agent.jobs import Job
 from infra.agent.refusal import Refusal
+from tests.agent_host import until
 from tests.test_agent_streams import LENGTH, event
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Server:
             request.transport.abort()
         if kind == "hang":
             await self.freed.wait()
-        while kind == "until" and not Path(asked["path"]).exists():
-            await asyncio.sleep(0.01)
+        if kind == "until":
+            await asyncio.to_thread(until, Path(asked["path"]).exists)
         if kind == "error":
             await response.write(b'data: {"error": {"message": "out of memory"}}\n\n')
         if kind == "abort":
@@ -221,7 +222,8 @@ def nvidia_smi(tmp_path, monkeypatch):
 
 def test_the_gpus_are_looked_at_while_the_last_requests_run(driven, nvidia_smi):
     """These end only when nvidia-smi was asked: a look after the load would come too late."""
-    payloads = [{}] * 4 + [{"do": "until", "path": str(nvidia_smi)}] * 2
+    payloads: list[dict[str, Any]] = [{}] * 4
+    payloads += [{"do": "until", "path": str(nvidia_smi)}] * 2
     result, samples = driven(payloads, look_at_gpus=True)
     assert (result["completed"], result["failed"], len(samples)) == (6, 0, 6)
     asked = nvidia_smi.read_text().splitlines()

@@ -91,13 +91,13 @@ def look() -> dict[str, Any]:
 def _with_parents(pids: set[int]) -> list[Process]:
     """The processes of these numbers and all above them, as far as they can be seen."""
     found: dict[int, Process] = {}
-    for pid in pids:
-        while pid > 1 and pid not in found:
-            process = processes.look(pid)
-            if process is None:
-                break
+    waiting = list(pids)
+    while waiting:
+        pid = waiting.pop()
+        process = processes.look(pid) if pid > 1 and pid not in found else None
+        if process is not None:
             found[pid] = process
-            pid = process.ppid
+            waiting.append(process.ppid)
     return list(found.values())
 
 
