@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks import accounts, intervals
+from tasks.across_arms import notes_across_arms
 from tasks.comparable import select, setting
 from tasks.comparison import Cell, Comparison
 from tasks.metrics import BY_NAME
@@ -99,7 +100,12 @@ def compare(
         same_outputs=accounts.same_outputs(selection.kept, baseline, pairs),
         refusals=selection.refused,
         excluded=selection.excluded,
-        notes=selection.notes,
+        notes=(
+            *selection.notes,
+            *notes_across_arms(
+                selection.kept, baseline, pairs, margin=same_margin, confidence=confidence
+            ),
+        ),
     )
 
 
