@@ -3,7 +3,8 @@
 <runs>/<sweep>/<sweep run>/
     sweep.json plan.json run.json comparison.json report.md *.png
     trials/<trial>.a<attempt>/
-        record.json command.txt environment.json server.log facts.json <patch>.diff samples/*.jsonl.gz
+        record.json command.txt environment.json server.log facts.json <patch>.diff
+        samples/*.jsonl.gz gpus/*.json
 """
 
 from __future__ import annotations

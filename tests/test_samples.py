@@ -187,6 +187,26 @@ def test_every_time_is_scaled_and_nothing_else(scale):
     ("fields", "error"),
     [
         ({"error": {"class": "timeout", "message": "600 s"}}, "timeout"),
+        # The words of SGLang 0.5.9 for a prompt that is too long, as an answer and in a stream.
+        (
+            {
+                "error": {
+                    "class": "http_error",
+                    "message": "400: The input (9000 tokens) is longer than the model's context "
+                    "length (8192 tokens).",
+                }
+            },
+            "beyond_context",
+        ),
+        (
+            {
+                "error": {
+                    "class": "aborted",
+                    "message": "Requested token count exceeds the model's maximum context length",
+                }
+            },
+            "beyond_context",
+        ),
         ({"status": 503, "meta": None}, "http_503"),
         ({"meta": {"completion_tokens": 3, "finish_reason": {"type": "abort"}}}, "aborted"),
         ({"meta": {"completion_tokens": 3, "finish_reason": None}}, "cut_stream"),
