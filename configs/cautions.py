@@ -32,10 +32,10 @@ def warnings(sweep: Sweep) -> list[Said]:
         *_graph_limits(sweep),
         *_acceptance(sweep),
         *_few_prompts(sweep),
-        *_drafter_backend(sweep),
         *_overwritten(sweep),
         *_shell_characters(sweep),
         *_one_block(sweep),
+        *_drafter_backend(sweep),
     ]
 
 
@@ -88,24 +88,6 @@ def _few_prompts(sweep: Sweep) -> Iterator[Said]:
             )
 
 
-def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
-    said: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        for name, arm in sweep.arms.items():
-            flags = arm_flags(sweep, name, levels)
-            asked = flag_value(flags, "attention-backend")
-            own = flag_value(flags, "speculative-draft-attention-backend")
-            drafts = isinstance(arm.speculation, Eagle3 | Standalone)
-            if drafts and asked in _MLA_ONLY and own is None:
-                where = place_of(sweep, name, levels, "attention-backend")
-                message = (
-                    f"the drafter of {name} inherits {asked}, which serves MLA models only: set "
-                    "speculative-draft-attention-backend (trtllm_mha, flashinfer or triton)"
-                )
-                said[Said(where, message)] = None
-    yield from said
-
-
 def _overwritten(sweep: Sweep) -> Iterator[Said]:
     for place in places(sweep):
         for name in place.env:
@@ -122,3 +104,21 @@ def _shell_characters(sweep: Sweep) -> Iterator[Said]:
 def _one_block(sweep: Sweep) -> Iterator[Said]:
     if sweep.blocks == 1 and len(sweep.arms) > 1:
         yield Said("blocks", "one block says nothing about the noise: run at least two")
+
+
+def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
+    said: dict[Said, None] = {}
+    for levels in single_changes(sweep):
+        for name, arm in sweep.arms.items():
+            flags = arm_flags(sweep, name, levels)
+            asked = flag_value(flags, "attention-backend")
+            own = flag_value(flags, "speculative-draft-attention-backend")
+            drafts = isinstance(arm.speculation, Eagle3 | Standalone)
+            if drafts and asked in _MLA_ONLY and own is None:
+                where = place_of(sweep, name, levels, "attention-backend")
+                message = (
+                    f"the drafter of {name} inherits {asked}, which serves MLA models only: set "
+                    "speculative-draft-attention-backend (trtllm_mha, flashinfer or triton)"
+                )
+                said[Said(where, message)] = None
+    yield from said

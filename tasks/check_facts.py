@@ -42,8 +42,6 @@ class ProbeFacts:
     decode: DecodeFacts | None = None
     gpus: tuple[GpuRow, ...] = ()
     """The GPUs as nvidia-smi showed them while the last requests ran."""
-    strangers: tuple[str, ...] = ()
-    """Who computed on a GPU then and was not the trial, in words."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,8 @@ class ServerFacts:
     """Data-parallel ranks, among which requests are shared out."""
     asked: Mapping[str, str] = field(default_factory=dict)
     effective: Mapping[str, str] = field(default_factory=dict)
+    foreign_processes: tuple[str, ...] = ()
+    """GPU processes that arrived during the trial, in words."""
     clock: Span | None = None
     """The trial's time on the host's clock and on ours."""
 

@@ -1,4 +1,4 @@
-"""Guards on the host under a measurement: were its GPUs at full clock, and ours alone."""
+"""Guards on the host under a measurement: were its GPUs at full clock."""
 
 from __future__ import annotations
 
@@ -49,11 +49,6 @@ def _at(row: GpuRow) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _foreign(p: ProbeFacts, _s: ServerFacts, _limits: Limits) -> str | None:
-    return "; ".join(p.strangers) or None
-
-
 HOST_LOOKS: tuple[tuple[str, Callable[[ProbeFacts, ServerFacts, Limits], str | None]], ...] = (
     ("clocks_throttled", _clocks),
-    ("foreign_gpu_process", _foreign),
 )

@@ -1,4 +1,4 @@
-"""Guards on the server as a whole: does it run what was asked, and is its time ours."""
+"""Guards on the server as a whole: does it run what was asked, alone, and in our time."""
 
 from __future__ import annotations
 
@@ -71,9 +71,14 @@ def _clock(s: ServerFacts, limits: Limits) -> str | None:
     return f"the host counted {s.clock.host_s:.1f} s in {least:.1f} to {most:.1f} s of ours"
 
 
+def _foreign(s: ServerFacts, _limits: Limits) -> str | None:
+    return "; ".join(s.foreign_processes) or None
+
+
 SERVER_LOOKS: tuple[tuple[str, Callable[[ServerFacts, Limits], str | None]], ...] = (
     ("speculation_not_active", _not_active),
     ("speculation_not_asked", _not_asked),
     ("flags_differ", _flags),
     ("host_clock_off", _clock),
+    ("foreign_gpu_process", _foreign),
 )

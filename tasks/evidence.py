@@ -9,14 +9,13 @@ from tasks.check_facts import DecodeFacts, Evidence, ProbeFacts, ServerFacts
 from tasks.decode_lines import DecodeSample, read_statistics
 from tasks.decode_log import DecodeLog
 from tasks.decode_summary import DecodeSetting
-from tasks.gpu_look import arrived
+from tasks.gpu_look import arrivals
 from tasks.log_lines import LogReader
 from tasks.prompts import base_id
 
 if TYPE_CHECKING:
     from configs.names import FlagValue
     from tasks.drive import Probed
-    from tasks.gpu_look import GpuLook
     from tasks.record_trial import Seen
     from tasks.server_info import ServerInfo
     from tasks.venue import Site
@@ -38,17 +37,21 @@ def server_facts(seen: Seen, flags: dict[str, FlagValue]) -> ServerFacts:
         ranks=(info.dp_size if info else None) or 1,
         asked={flag: str(value) for flag, value in flags.items()},
         effective=seen.effective,
+        foreign_processes=arrivals((_place(probed), probed.gpus) for probed in seen.probed),
         clock=seen.clock,
     )
 
 
+def _place(probed: Probed) -> str:
+    return f"{probed.measurement.probe} c{probed.measurement.concurrency}"
+
+
 def probe_facts(site: Site, seen: Seen) -> list[ProbeFacts]:
     """Every measurement with what is needed to judge it."""
-    first = next((probed.gpus for probed in seen.probed if probed.gpus is not None), None)
-    return [_one(site, seen, probed, first) for probed in seen.probed]
+    return [_one(site, seen, probed) for probed in seen.probed]
 
 
-def _one(site: Site, seen: Seen, probed: Probed, first: GpuLook | None) -> ProbeFacts:
+def _one(site: Site, seen: Seen, probed: Probed) -> ProbeFacts:
     info = seen.info
     probe = site.sweep.probes[probed.measurement.probe]
     return ProbeFacts(
@@ -60,7 +63,6 @@ def _one(site: Site, seen: Seen, probed: Probed, first: GpuLook | None) -> Probe
         notes=probed.remarks,
         decode=decode_facts(probed.log, _limit_of_a_rank(info) if info else None),
         gpus=probed.gpus.gpus if probed.gpus else (),
-        strangers=arrived(probed.gpus, first),
     )
 
 

@@ -69,17 +69,28 @@ def read_look(
     return GpuLook(gpus=rows, strangers=(*seen, *hidden))
 
 
-def arrived(look: GpuLook | None, first: GpuLook | None) -> tuple[str, ...]:
-    """The strangers of a look, in words; the GPUs were free before the engine started.
+def arrivals(looks: Iterable[tuple[str, GpuLook | None]]) -> tuple[str, ...]:
+    """Who came onto the GPUs during a trial, in words, and where it was seen.
 
-    In a container nvidia-smi may number the engine's own processes as the host does, so that
-    nobody here knows them. Hidden ones are therefore strangers only if the first look of the
-    trial did not have them: one that came before it, from another namespace, is not told apart.
+    They were free before the launch. In a container nvidia-smi may number the engine's own
+    processes as the host does, so that nobody here knows them. Hidden ones are therefore
+    strangers only if the first look did not have them: one that came before it, from another
+    namespace, is not told apart.
+
+    Args:
+        looks: the places of the measurements ("load c8") with their looks, in order.
     """
-    if look is None:
-        return ()
-    before = {one.pid for one in first.strangers if one.hidden} if first else set()
-    return tuple(s.words for s in look.strangers if not (s.hidden and s.pid in before))
+    seen: dict[str, list[str]] = {}
+    engine: set[int] | None = None
+    for place, look in looks:
+        if look is None:
+            continue
+        if engine is None:
+            engine = {one.pid for one in look.strangers if one.hidden}
+        for one in look.strangers:
+            if not (one.hidden and one.pid in engine):
+                seen.setdefault(one.words, []).append(place)
+    return tuple(f"{words}, at {', '.join(places)}" for words, places in seen.items())
 
 
 def _words(named: Named, cards: str) -> str:

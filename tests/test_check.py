@@ -156,7 +156,6 @@ AROUND = [
     # A card that stands idle is not slowed down by its heat.
     ("clocks_throttled", {"gpus": card(clock_reasons=0x40)}, {"gpus": card(clock_reasons=0x41)}),
     ("clocks_throttled", {"gpus": card(clock_reasons=0x80)}, {"gpus": card(clock_reasons=None)}),
-    ("foreign_gpu_process", {"strangers": ("eve's (pid 77) on GPU 3",)}, {"strangers": ()}),
 ]
 SERVED = [
     ("speculation_not_active", {"speculation_active": False}, {"speculation_active": None}),
@@ -169,6 +168,11 @@ SERVED = [
         "flags_differ",
         {"asked": {"page-size": "1"}, "effective": {"page_size": "64"}},
         {"asked": {"page-size": "1"}, "effective": {"page_size": "1.0"}},
+    ),
+    (
+        "foreign_gpu_process",
+        {"foreign_processes": ("python3 (pid 77, user eve) on GPU 3, at load c8",)},
+        {"foreign_processes": ()},
     ),
     # Two thousandths of at most 1000 s are 2 s.
     ("host_clock_off", {"clock": Span(1002.1, 998.0, 1000.0)}, {"clock": Span(1002, 998.0, 1000)}),

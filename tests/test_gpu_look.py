@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.gpu_look import GpuLook, arrived, read_look
+from tasks.gpu_look import GpuLook, arrivals, read_look
 
 CARDS = "0, GPU-a, H200, 580, 100, 200, 97, 341.27, 2377, 3090, 61, 0x0000000000000020\n"
 OURS = "night-0001.b01-base.a1"
@@ -37,7 +37,7 @@ def look(apps: str, *processes: dict[str, Any], cards: str = CARDS) -> GpuLook:
 
 def test_an_agent_that_did_not_look_says_nothing():
     assert read_look(None, marker=OURS, uid=1000, user="ann") is None
-    assert arrived(None, None) == ()
+    assert arrivals([("load c1", None)]) == ()
 
 
 @pytest.mark.parametrize(
@@ -67,22 +67,26 @@ def test_what_the_trial_started_is_no_stranger(processes):
 )
 def test_everybody_else_is(other, words):
     apps = "GPU-a, 7, python3, 90\nGPU-a, 8, python3, 90\n"
-    assert arrived(look(apps, process(7, marker=OURS), other), None) == (words,)
+    seen = look(apps, process(7, marker=OURS), other)
+    assert arrivals([("load c1", seen)]) == (f"{words}, at load c1",)
 
 
 def test_a_stranger_on_several_cards_is_one():
     cards = CARDS + CARDS.replace("0, GPU-a", "1, GPU-b")
     apps = "GPU-b, 8, x, 90\nGPU-a, 8, x, 90\nGPU-c, 8, x, 90\n"
-    (words,) = arrived(look(apps, process(8), cards=cards), None)
-    assert words.endswith("on GPU 0, 1, GPU-c")
+    seen = look(apps, process(8), cards=cards)
+    (words,) = arrivals([("load c1", None), ("load c8", seen), ("load c64", seen)])
+    assert words.endswith("on GPU 0, 1, GPU-c, at load c8, load c64")
 
 
 def test_processes_that_nobody_here_knows_are_strangers_if_they_came_later():
     """In a container, nvidia-smi may name the engine itself by numbers of the host."""
     first = look("GPU-a, 70001, [Not Found], 90\n")
-    assert arrived(first, first) == ()
+    assert arrivals([("load c1", first), ("load c8", first)]) == ()
     later = look("GPU-a, 70001, [Not Found], 90\nGPU-a, 70002, [Not Found], 90\n")
-    assert arrived(later, first) == ("pid 70002, in no process list here, on GPU 0",)
+    assert arrivals([("load c1", first), ("load c8", later)]) == (
+        "pid 70002, in no process list here, on GPU 0, at load c8",
+    )
 
 
 def test_a_driver_that_does_not_answer_shows_nothing():

@@ -57,10 +57,10 @@ def test_a_hot_card_and_a_stranger_who_comes_during_the_probe(tmp_path: Path) ->
     assert idle.endswith("0x0000000000000001")
     stranger = found(first.record, "foreign_gpu_process")
     owner = pwd.getpwuid(os.getuid()).pw_name
-    assert stranger.where == "load c2"
+    assert stranger.where == "host"
     # The engine's own eight processes are on the cards too, and are not named.
     assert len(look["apps"]["stdout"].splitlines()) == 9
-    assert f"(pid {pid}, user {owner}) on GPU {SHARED}" in stranger.evidence
+    assert f"(pid {pid}, user {owner}) on GPU {SHARED}, at load c2" in stranger.evidence
     assert stranger.evidence.count("pid ") == 1
     # The machine alone was in the way, so the trial is tried again; but he is still there.
     assert again.record.failure is not None
