@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from configs.values import Value
+from tasks.check_host import IDLE_BIT
 from tasks.cleanup import plan_cleanup
 from tasks.process_list import read_facts
 from tasks.smi_csv import GpuApp, GpuRow, read_apps, read_gpus
+from tasks.smi_messages import find_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +35,8 @@ class GpuLook(Value):
     """One row per GPU, under load."""
     strangers: tuple[Stranger, ...] = ()
     """Who computes on a GPU and is not the trial."""
+    trouble: str | None = None
+    """Why the look says nothing of clocks and strangers."""
 
 
 def read_look(
@@ -66,7 +70,20 @@ def read_look(
         )
         for pid in plan.unknown
     ]
-    return GpuLook(gpus=rows, strangers=(*seen, *hidden))
+    return GpuLook(gpus=rows, strangers=(*seen, *hidden), trouble=_trouble(raw, rows))
+
+
+def _trouble(raw: Mapping[str, Any], rows: Sequence[GpuRow]) -> str | None:
+    for answer in (raw["gpus"], raw["apps"]):
+        if answer["error"]:
+            return f"nvidia-smi: {answer['error']}"
+        found = find_trouble(f"{answer['stdout']}\n{answer['stderr']}", answer["exit"] or 0)
+        if found is not None:
+            return found.message
+    masks = [row.clock_reasons for row in rows if row.clock_reasons is not None]
+    if masks and all(mask & IDLE_BIT for mask in masks):
+        return "the look came when every GPU was idle"
+    return None
 
 
 def arrivals(looks: Iterable[tuple[str, GpuLook | None]]) -> tuple[str, ...]:

@@ -207,5 +207,8 @@ def _notes(seen: Seen) -> list[str]:
         notes += [f"host: {warning}" for warning in seen.survey.gpus.warnings]
     for probed in seen.probed:
         measured = probed.measurement
-        notes += [f"{measured.probe} c{measured.concurrency}: {r}" for r in probed.remarks]
+        place = f"{measured.probe} c{measured.concurrency}"
+        notes += [f"{place}: {remark}" for remark in probed.remarks]
+        if probed.gpus is not None and probed.gpus.trouble is not None:
+            notes.append(f"{place}: clocks and neighbours are unknown: {probed.gpus.trouble}")
     return notes

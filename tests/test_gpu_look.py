@@ -28,8 +28,13 @@ def process(pid: int, ppid: int = 1, **fields: Any) -> dict[str, Any]:
     }
 
 
+def said(stdout: str = "", **fields: Any) -> dict[str, Any]:
+    """The answer of a program on the host."""
+    return {"exit": 0, "stdout": stdout, "stderr": "", "error": None, **fields}
+
+
 def look(apps: str, *processes: dict[str, Any], cards: str = CARDS) -> GpuLook:
-    raw = {"gpus": {"stdout": cards}, "apps": {"stdout": apps}, "processes": list(processes)}
+    raw = {"gpus": said(cards), "apps": said(apps), "processes": list(processes)}
     seen = read_look(raw, marker=OURS, uid=1000, user="ann")
     assert seen is not None
     return seen
@@ -89,9 +94,24 @@ def test_processes_that_nobody_here_knows_are_strangers_if_they_came_later():
     )
 
 
-def test_a_driver_that_does_not_answer_shows_nothing():
-    seen = look("", cards="")
-    assert (seen.gpus, seen.strangers) == ((), ())
+@pytest.mark.parametrize(
+    ("cards", "apps", "trouble"),
+    [
+        (said(exit=None, error="timeout"), said(), "nvidia-smi: timeout"),
+        (said(exit=None, error="not_found"), said(exit=None, error="not_found"), "not_found"),
+        (said(CARDS), said(exit=None, error="timeout"), "nvidia-smi: timeout"),
+        (said(CARDS.replace("0020", "0001")), said(), "every GPU was idle"),
+        (said("Failed to initialize NVML: Unknown Error", exit=255), said(), "Failed to init"),
+    ],
+)
+def test_a_driver_that_does_not_answer_is_no_clean_look(cards, apps, trouble):
+    seen = read_look(
+        {"gpus": cards, "apps": apps, "processes": []}, marker=OURS, uid=1000, user="ann"
+    )
+    assert seen is not None
+    assert trouble in (seen.trouble or "")
+    assert seen.strangers == ()
+    assert look("").trouble is None
 
 
 def test_the_cards_are_read_as_they_are_under_load():
