@@ -1,4 +1,4 @@
-"""What happens to the host in the middle of a trial is seen, named and left alone."""
+"""What happens in the middle of a trial is seen and named, and what is not ours left alone."""
 
 from __future__ import annotations
 
@@ -66,3 +66,19 @@ def test_a_hot_card_and_a_stranger_who_comes_during_the_probe(tmp_path: Path) ->
     assert again.record.failure is not None
     assert again.record.failure.failure_class == "foreign_gpu_process"
     assert f"pid {pid}" in again.record.failure.message
+
+
+def test_prompts_beyond_the_context_are_told_from_other_failures(tmp_path: Path) -> None:
+    with sweeping.ground(tmp_path) as ground:
+        asked = sweeping.sweep(arms="base", patches="", per_slot=6)
+        flags = {**asked.engine.flags, "context-length": 110}
+        engine = asked.engine.model_copy(update={"flags": flags})
+        record = ground.trial(asked.model_copy(update={"engine": engine})).record
+    assert record.status == "suspect"
+    (measured,) = record.measurements
+    assert 0 < measured.failed < measured.requested
+    said = f"failed with beyond_context: {measured.failed} row"
+    assert found(record, "context_exceeded").evidence.startswith(said)
+    assert said in found(record, "requests_failed").evidence
+    # Both clocks are the same one here.
+    assert "host_clock_off" not in {finding.name for finding in record.findings}
