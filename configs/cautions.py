@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from configs.flags import unknown_flags, whole_flag
+from configs.flags import flag_value, unknown_flags, whole_flag
 from configs.layers import arm_flags, model_paths, place_of, places, single_changes
 from configs.problems import Said
-from configs.speculation import drafter_of
+from configs.speculation import Eagle3, Standalone, drafter_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,9 @@ OVERWRITTEN: Final = {"CUDA_DEVICE_MAX_CONNECTIONS": "SGLang sets it to 8 always
 _SHELL_CHARACTERS: Final = re.compile(r"[\s$`\"'\\;&|<>(){}\[\]*?!#]")
 _FEW_STEPS: Final = 40  # SGLang's own acceptance figures come every 40 decode steps
 _FEW_PROMPTS: Final = 4
+# Attention backends that serve MLA targets only (SGLang 0.5.9 and 0.5.23 server_args.py); a
+# drafter inherits the target's, and EAGLE-3 heads have plain attention (sglang#23490).
+_MLA_ONLY: Final = frozenset({"trtllm_mla", "cutlass_mla", "flashmla", "cutedsl_mla"})
 
 
 def warnings(sweep: Sweep) -> list[Said]:
@@ -32,6 +35,7 @@ def warnings(sweep: Sweep) -> list[Said]:
         *_overwritten(sweep),
         *_shell_characters(sweep),
         *_one_block(sweep),
+        *_drafter_backend(sweep),
     ]
 
 
@@ -100,3 +104,21 @@ def _shell_characters(sweep: Sweep) -> Iterator[Said]:
 def _one_block(sweep: Sweep) -> Iterator[Said]:
     if sweep.blocks == 1 and len(sweep.arms) > 1:
         yield Said("blocks", "one block says nothing about the noise: run at least two")
+
+
+def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
+    said: dict[Said, None] = {}
+    for levels in single_changes(sweep):
+        for name, arm in sweep.arms.items():
+            flags = arm_flags(sweep, name, levels)
+            asked = flag_value(flags, "attention-backend")
+            own = flag_value(flags, "speculative-draft-attention-backend")
+            drafts = isinstance(arm.speculation, Eagle3 | Standalone)
+            if drafts and asked in _MLA_ONLY and own is None:
+                where = place_of(sweep, name, levels, "attention-backend")
+                message = (
+                    f"the drafter of {name} inherits {asked}, which serves MLA models only: set "
+                    "speculative-draft-attention-backend (trtllm_mha, flashinfer or triton)"
+                )
+                said[Said(where, message)] = None
+    yield from said

@@ -208,6 +208,7 @@ def _record(
         times=tuple(runner.times),
         began=began,
         ended=_now(),
+        clock=progress.follower.clock.span() if progress.follower else None,
     )
     record = build_record(site, orders.secrets, seen)
     for outcome in progress.patches:

@@ -39,6 +39,8 @@ class Poll(NamedTuple):
     log_size: int
     job: dict[str, Any] | None
     seen: str | None
+    monotonic: float
+    """The host's clock as it answered, seconds since its boot."""
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], asked: int | None) -> Poll:
@@ -52,6 +54,7 @@ class Poll(NamedTuple):
             log_size=answer["log_size"],
             job=answer["job"],
             seen=answer["seen"],
+            monotonic=answer["monotonic"],
         )
 
 

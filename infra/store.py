@@ -4,7 +4,8 @@
     sweep.json plan.json run.json
     report/ report.html report.md comparison.json *.png
     trials/<trial>.a<attempt>/
-        record.json command.txt environment.json server.log facts.json <patch>.diff samples/*.jsonl.gz
+        record.json command.txt environment.json server.log facts.json <patch>.diff
+        samples/*.jsonl.gz gpus/*.json
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.check_host import HOST_LOOKS
+from tasks.check_limits import Limits
 from tasks.check_probe import PROBE_LOOKS
 from tasks.check_server import SERVER_LOOKS
-from tasks.check_table import BY_NAME, Limits
+from tasks.check_table import BY_NAME
 from tasks.record import Finding
 
 if TYPE_CHECKING:
@@ -23,13 +25,13 @@ def check(evidence: Evidence, limits: Limits | None = None) -> tuple[Finding, ..
     found = [
         _finding(name, BY_NAME[name].scope, seen, limits)
         for name, look in SERVER_LOOKS
-        if (seen := look(evidence.server)) is not None
+        if (seen := look(evidence.server, limits)) is not None
     ]
     for probe in evidence.probes:
         where = f"{probe.measurement.probe} c{probe.measurement.concurrency}"
         found += [
             _finding(name, where, seen, limits)
-            for name, look_at in PROBE_LOOKS
+            for name, look_at in (*PROBE_LOOKS, *HOST_LOOKS)
             if (seen := look_at(probe, evidence.server, limits)) is not None
         ]
     return tuple(found)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tasks.host_clock import Span
     from tasks.record import Measurement
+    from tasks.smi_csv import GpuRow
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class DecodeFacts:
     """Lines with ``cuda graph: False``."""
     most_running: int | None = None
     most_queued: int | None = None
+    waiting_below_limit: int = 0
+    """Lines with requests in the queue while the rank ran fewer than it may."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class ProbeFacts:
     notes: tuple[str, ...] = ()
     """What was odd about the rows (tasks/samples)."""
     decode: DecodeFacts | None = None
+    gpus: tuple[GpuRow, ...] = ()
+    """The GPUs as nvidia-smi showed them while the last requests ran."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,17 @@ class ServerFacts:
     """Whether speculation was asked for."""
     speculation_active: bool | None = None
     max_running_requests: int | None = None
-    """The limit in effect."""
+    """The limit in effect, added over data-parallel ranks."""
+    graph_max_bs: int | None = None
+    """Largest batch of one rank with a CUDA graph."""
+    ranks: int = 1
+    """Data-parallel ranks, among which requests are shared out."""
     asked: Mapping[str, str] = field(default_factory=dict)
     effective: Mapping[str, str] = field(default_factory=dict)
-    clock_reasons: Mapping[str, str | int] = field(default_factory=dict)
-    """GPU -> clocks_event_reasons.active, as nvidia-smi prints it, under load."""
     foreign_processes: tuple[str, ...] = ()
     """GPU processes that arrived during the trial, in words."""
+    clock: Span | None = None
+    """The trial's time on the host's clock and on ours."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
+
+from tasks.odd_answers import CUT_SHORT, FAILED
+from tasks.samples import BEYOND_CONTEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tasks.check_facts import ProbeFacts, ServerFacts
-    from tasks.check_table import Limits
+    from tasks.check_limits import Limits
 
 
 def _not_working(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
@@ -33,7 +37,11 @@ def _loops(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
     return f"half of the answers have at most {ratio:.0%} distinct 4-grams"
 
 
-def _outside_graphs(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
+def _outside_graphs(p: ProbeFacts, s: ServerFacts, limits: Limits) -> str | None:
+    each = math.ceil(p.measurement.concurrency / s.ranks)
+    if s.graph_max_bs is not None and each > s.graph_max_bs:
+        of = f" on each of {s.ranks} ranks" if s.ranks > 1 else ""
+        return f"{each} users{of}, but CUDA graphs for at most {s.graph_max_bs} requests"
     if p.decode is None or not p.decode.lines:
         return None
     share = p.decode.outside_graph / p.decode.lines
@@ -46,7 +54,10 @@ def _failed(p: ProbeFacts, _s: ServerFacts, _limits: Limits) -> str | None:
     m = p.measurement
     missing = m.requested - m.completed - m.failed
     parts = [f"{m.failed} failed"] * (m.failed > 0) + [f"{missing} left no row"] * (missing > 0)
-    return f"of {m.requested} requests {', '.join(parts)}" if parts else None
+    if not parts:
+        return None
+    named = _matching(p.notes, (FAILED,))
+    return f"of {m.requested} requests {', '.join(parts)}" + (f" ({named})" if named else "")
 
 
 def _retracted(p: ProbeFacts, _s: ServerFacts, _limits: Limits) -> str | None:
@@ -64,6 +75,17 @@ def _pinned(p: ProbeFacts, s: ServerFacts, _limits: Limits) -> str | None:
     if d is None or not d.most_queued or (d.most_running or 0) < limit:
         return None
     return f"{d.most_running} requests running (limit {limit}), {d.most_queued} queued"
+
+
+def _starved(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
+    d = p.decode
+    if d is None or d.waiting_below_limit <= limits.queued_share * d.lines:
+        return None
+    return f"{d.waiting_below_limit} of {d.lines} decode log lines, up to {d.most_queued} waiting"
+
+
+def _context(p: ProbeFacts, _s: ServerFacts, _limits: Limits) -> str | None:
+    return _matching(p.notes, (CUT_SHORT, BEYOND_CONTEXT))
 
 
 def _cached(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
@@ -151,6 +173,8 @@ PROBE_LOOKS: tuple[tuple[str, Callable[[ProbeFacts, ServerFacts, Limits], str | 
     ("outside_cuda_graphs", _outside_graphs),
     ("requests_retracted", _retracted),
     ("pinned_at_server_limit", _pinned),
+    ("queued_for_kv_cache", _starved),
+    ("context_exceeded", _context),
     ("cached_prompts", _cached),
     ("client_was_the_bottleneck", _client),
 )

@@ -1,4 +1,4 @@
-"""Guards on the server and its host: does it run what was asked, alone and at full clock."""
+"""Guards on the server as a whole: does it run what was asked, alone, and in our time."""
 
 from __future__ import annotations
 
@@ -10,33 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tasks.check_facts import ServerFacts
-
-# Bits of nvidia-smi's clocks_event_reasons.active that mean trouble: hardware slowdown, software
-# and hardware thermal slowdown, hardware power brake. Not: idle, a set clock, the software power
-# cap, sync boost (nvml.h, nvmlClocksEventReason*). A loaded card often sits at its power cap.
-THROTTLE_BITS = {
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
+    from tasks.check_limits import Limits
 
 # Where the engine listens and what it logs changes no number.
 NOT_COMPARED = frozenset(
     ("host", "port", "api_key", "admin_api_key", "log_level", "nccl_port", "dist_init_addr")
 )
-
-
-def throttled(reasons: str | int) -> tuple[str, ...]:
-    """The troubling reasons in a clocks_event_reasons mask, such as ``0x0000000000000048``.
-
-    What is no mask (``[N/A]``) says nothing.
-    """
-    try:
-        mask = reasons if isinstance(reasons, int) else int(reasons.strip(), 0)
-    except ValueError:
-        return ()
-    return tuple(name for bit, name in THROTTLE_BITS.items() if mask & bit)
 
 
 def differing_flags(
@@ -70,34 +49,36 @@ def _plain(value: str) -> str | float:
         return {"null": "none", "": "none", "yes": "true", "no": "false"}.get(text, text)
 
 
-def _not_active(s: ServerFacts) -> str | None:
+def _not_active(s: ServerFacts, _limits: Limits) -> str | None:
     wrong = s.speculating and s.speculation_active is False
     return "the server says that it does not speculate" if wrong else None
 
 
-def _not_asked(s: ServerFacts) -> str | None:
+def _not_asked(s: ServerFacts, _limits: Limits) -> str | None:
     wrong = not s.speculating and s.speculation_active is True
     return "the server says that it speculates" if wrong else None
 
 
-def _flags(s: ServerFacts) -> str | None:
+def _flags(s: ServerFacts, _limits: Limits) -> str | None:
     wrong = differing_flags(s.asked, s.effective)
     return "; ".join(f"{name}: asked {a}, effective {e}" for name, a, e in wrong) or None
 
 
-def _clocks(s: ServerFacts) -> str | None:
-    slow = {gpu: names for gpu, mask in s.clock_reasons.items() if (names := throttled(mask))}
-    return "; ".join(f"GPU {gpu}: {', '.join(names)}" for gpu, names in slow.items()) or None
+def _clock(s: ServerFacts, limits: Limits) -> str | None:
+    if s.clock is None or abs(s.clock.off_s) <= limits.clock_share * s.clock.most_s:
+        return None
+    least, most = s.clock.least_s, s.clock.most_s
+    return f"the host counted {s.clock.host_s:.1f} s in {least:.1f} to {most:.1f} s of ours"
 
 
-def _foreign(s: ServerFacts) -> str | None:
+def _foreign(s: ServerFacts, _limits: Limits) -> str | None:
     return "; ".join(s.foreign_processes) or None
 
 
-SERVER_LOOKS: tuple[tuple[str, Callable[[ServerFacts], str | None]], ...] = (
+SERVER_LOOKS: tuple[tuple[str, Callable[[ServerFacts, Limits], str | None]], ...] = (
     ("speculation_not_active", _not_active),
     ("speculation_not_asked", _not_asked),
     ("flags_differ", _flags),
-    ("clocks_throttled", _clocks),
+    ("host_clock_off", _clock),
     ("foreign_gpu_process", _foreign),
 )

@@ -4,51 +4,25 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from configs.values import Value
-
-
-class Limits(Value):
-    """Where the guards draw their lines; the reasons stand at the guards."""
-
-    accept_length_floor: float = 1.02
-    """At or below it nothing is accepted (tokens/step)."""
-    accept_length_headroom: float = 0.9
-    """Accept length >= K + this is next to the ceiling K + 1."""
-    unique_ngram_ratio: float = 0.3
-    """Median share of distinct 4-grams below this: outputs loop. Code repeats itself, down to
-    about 0.5; a model stuck in a two-token loop is near 0.1."""
-    outside_graph_share: float = 0.05
-    """Of decode log lines; a stray one happens at the end of a probe."""
-    cached_share: float = 0.3
-    """Of prompt tokens in a cold probe; the chat template's beginning is shared by all prompts."""
-    client_lag_s: float = 0.05
-    """p99 of the client's event loop lag and send delay ..."""
-    client_lag_share: float = 0.05
-    """... or this share of a median request, whichever is larger."""
-    client_cpu_share: float = 0.9
-    """Of one core."""
-    requests_per_slot: int = 2
-    """Fewer completed requests per concurrent slot: all ramp-up and drain."""
-    distinct_prompts: int = 4
-    """Fewer say nothing about a drafter."""
-    output_tokens: float = 32.0
-    """Mean per request; below, the cut last step and the first tokens weigh too much."""
-
 
 class Guard(NamedTuple):
     """One guard."""
 
     name: str
     scope: Literal["probe", "server", "host", "client"]
+    reason: str
+    """What was wrong, and why it spoils the figures."""
     limit: str
-    """What would have been right; may name fields of Limits."""
+    """What would have been right; may name fields of tasks.check_limits.Limits."""
     advice: str
+    """What to do."""
 
 
 GUARDS: tuple[Guard, ...] = (
     Guard(
         "drafter_not_working",
         "probe",
+        "Nothing of what the drafter proposes is accepted, so the server only pays for it.",
         "accept length above {accept_length_floor}",
         "check that the drafter belongs to this target and that its weights are complete; an "
         "EAGLE-3 head under algorithm EAGLE, or with missing tensors, serves without a word",
@@ -56,6 +30,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "acceptance_too_good",
         "probe",
+        "Acceptance next to its ceiling: real text is not that easy to guess.",
         "accept length below K + {accept_length_headroom}",
         "look at the outputs: acceptance next to its ceiling means loops, copied text or "
         "simulated acceptance (SGLANG_SIMULATE_ACC_LEN)",
@@ -63,6 +38,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "outputs_loop",
         "probe",
+        "Answers repeat themselves, and repetition is accepted like nothing else.",
         "median share of distinct 4-grams at least {unique_ngram_ratio}",
         "use real prompts with the chat template and let answers end by themselves "
         "(no ignore_eos); loops flatter a drafter",
@@ -70,18 +46,21 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "outside_cuda_graphs",
         "probe",
-        "at most {outside_graph_share:.0%} of decode log lines without a CUDA graph",
+        "Decode steps ran without CUDA graphs, which costs each step time, more for some arms.",
+        "graphs up to the concurrency; at most {outside_graph_share:.0%} of decode log lines without",
         "raise cuda-graph-max-bs to the largest concurrency in every arm",
     ),
     Guard(
         "requests_failed",
         "probe",
+        "Requests failed or left no row: what was measured is not the load that was asked.",
         "every request completed",
         "read the errors in samples.jsonl and the server log",
     ),
     Guard(
         "requests_retracted",
         "probe",
+        "The scheduler took requests back and computed them again.",
         "no request taken back",
         "the KV cache is too small for this load: fewer users, shorter outputs, or a larger "
         "mem-fraction-static; a drafter leaves less room than the baseline has",
@@ -89,18 +68,37 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "pinned_at_server_limit",
         "probe",
+        "Requests queued at the limit on running requests: the concurrency was not what it says.",
         "the server's limit on running requests at or above the concurrency",
         "set max-running-requests in every arm: SGLang lowers it to 48 when speculating",
     ),
     Guard(
+        "queued_for_kv_cache",
+        "probe",
+        "Requests waited for room in the KV cache, although the server was below its limit.",
+        "at most {queued_share:.0%} of decode log lines with a queue below the limit on running "
+        "requests",
+        "compare max-total-num-tokens of the arms: drafter weights and graphs leave less room than "
+        "the baseline has; fewer users, shorter texts, or a larger mem-fraction-static",
+    ),
+    Guard(
+        "context_exceeded",
+        "probe",
+        "Prompts were refused or answers cut short at the end of the model's context.",
+        "prompts and answers that fit into the context",
+        "raise context-length, or use shorter prompts or a smaller max_new_tokens, in every arm",
+    ),
+    Guard(
         "cached_prompts",
         "probe",
+        "A cold probe found its prompts in the prefix cache.",
         "at most {cached_share:.0%} of prompt tokens from the prefix cache in a cold probe",
         "flush the cache before the probe and use each prompt once",
     ),
     Guard(
         "client_was_the_bottleneck",
         "client",
+        "The load client was late or busy, so that it measured itself.",
         "loop lag and send delay (p99) within {client_lag_s} s or {client_lag_share:.0%} of a "
         "median request, and below {client_cpu_share:.0%} of a core",
         "give the client a core of its own, or lower the concurrency",
@@ -108,78 +106,101 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "no_steady_window",
         "probe",
+        "The concurrency was never held: ramp-up and drain are all there was.",
         "in-flight requests at 90 % of the concurrency for most of the probe",
         "send at least ten requests per concurrent slot",
     ),
     Guard(
         "too_few_requests",
         "probe",
+        "Ramp-up and drain outweigh the rest.",
         "at least {requests_per_slot} completed requests per concurrent slot",
         "raise requests_per_slot; ten leave a steady state",
     ),
     Guard(
         "too_few_prompts",
         "probe",
+        "Acceptance depends on the text; a few prompts say something about themselves only.",
         "at least {distinct_prompts} different prompts",
         "acceptance depends on the text: use more prompts, of more kinds",
     ),
     Guard(
         "outputs_too_short",
         "probe",
+        "The first tokens and the cut last step weigh too much in the acceptance.",
         "at least {output_tokens:.0f} tokens per answer on average",
         "raise max_new_tokens: acceptance changes along the answer",
     ),
     Guard(
         "counts_missing",
         "probe",
+        "Nobody says what was accepted.",
         "speculation counts from requests or counters",
         "this engine version gives no counts per request: enable its metrics",
     ),
     Guard(
         "counts_disagree",
         "probe",
+        "Two accounts of the same tokens, steps or drafts do not fit together.",
         "histogram, verify steps and accepted drafts that agree",
         "compare meta_info with the version's own definition before trusting any of them",
     ),
     Guard(
         "samples_damaged",
         "probe",
+        "Rows are torn, or a request is there twice.",
         "whole rows, each request once",
         "the client was cut off while writing: run the probe again as a new attempt",
     ),
     Guard(
         "speculation_not_active",
         "server",
+        "The server does not speculate although asked to.",
         "a server that speculates, as asked",
         "look for a fallback in the start log and at the effective flags",
     ),
     Guard(
         "speculation_not_asked",
         "server",
+        "The server speculates unasked: this baseline is none.",
         "a server that does not speculate, as asked",
         "an environment variable or a leftover flag turns it on: compare asked and effective",
     ),
     Guard(
         "flags_differ",
         "server",
+        "The server uses other values than it was given, often in one arm only.",
         "effective flags as asked",
         "ask for the value that the engine takes anyway, in every arm",
     ),
     Guard(
         "clocks_throttled",
         "host",
-        "no thermal or hardware slowdown",
+        "A GPU was slowed down for heat or power while the last requests of the probe ran.",
+        "no thermal or hardware slowdown under load",
         "let the host cool down, check fans and power; then repeat the block",
     ),
     Guard(
         "foreign_gpu_process",
         "host",
+        "Somebody else's process came onto the GPUs after the trial had begun.",
         "the GPUs to itself",
-        "find out whose it is; repeat the trial when it is gone",
+        "find out whose it is and what it wants there; it is left alone; repeat when it is gone",
+    ),
+    Guard(
+        "host_clock_off",
+        "host",
+        "The host's clock ran faster or slower than ours, and all times are taken on the host.",
+        "both clocks within {clock_share:.1%} of the trial's length, beyond what the connection's "
+        "delay explains",
+        "a virtual machine that was paused or moved, or a broken clock source: ask who runs the "
+        "host, and repeat the trial",
     ),
 )
 
 BY_NAME = {guard.name: guard for guard in GUARDS}
 
-PASSING = frozenset({"client_was_the_bottleneck", "clocks_throttled", "foreign_gpu_process"})
+PASSING = frozenset(
+    {"client_was_the_bottleneck", "clocks_throttled", "foreign_gpu_process", "host_clock_off"}
+)
 """Findings of the moment: the same trial may be clean when it is run again."""

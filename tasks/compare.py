@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tasks import accounts, comparison
+from tasks.across_arms import notes_across_arms
 from tasks.comparable import select, setting
 from tasks.comparison import Cell, Comparison
 from tasks.crossings import crossovers
@@ -96,7 +97,12 @@ def compare(
         refusals=selection.refused,
         excluded=selection.excluded,
         outliers=outliers,
-        notes=selection.notes,
+        notes=(
+            *selection.notes,
+            *notes_across_arms(
+                selection.kept, baseline, pairs, margin=same_margin, confidence=confidence
+            ),
+        ),
     )
 
 

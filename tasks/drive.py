@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from configs.speculation import Off, most_drafts
 from configs.values import Value
 from infra.errors import AgentRefusal
+from infra.store import write_json
 from tasks.failures import failure_of
+from tasks.gpu_look import GpuLook, read_look
 from tasks.measure import measure
+from tasks.odd_answers import odd_answers
+from tasks.prepare import facts_to_keep
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
 from tasks.server_info import read_server_info
@@ -66,6 +70,8 @@ class Probed(Value):
     log: str
     """What the engine's log said meanwhile (decode lines)."""
     remarks: tuple[str, ...]
+    gpus: GpuLook | None = None
+    """What nvidia-smi said while the last requests ran."""
 
 
 def payload(text: str, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
@@ -146,7 +152,11 @@ def probe_level(
     return Probed(
         measurement=measurement.model_copy(update={"server_accept_length": said.accept_len}),
         log=heard.decode(errors="replace"),
-        remarks=tuple(reading.notes),
+        remarks=(
+            *reading.notes,
+            *odd_answers(reading.samples, probe.sampling.max_new_tokens),
+        ),
+        gpus=_look(site, job, result),
     )
 
 
@@ -181,6 +191,7 @@ def _drive(server: Server, load: Load) -> dict[str, Any]:
         timeout_s=probe.request_timeout_s,
         deadline_s=probe.timeout_s,
     )
+    request["look_at_gpus"] = load.stage == "probe"
     site.agent.start(site.folder, job, "drive", request, python=site.python)
     deadline = time.monotonic() + probe.timeout_s + _MARGIN_S
     dead_since: float | None = None
@@ -227,6 +238,15 @@ def _fetch_samples(site: Site, job: str) -> bytes:
     if raw:
         site.keep.samples(job, site.mask.raw(raw))
     return raw
+
+
+def _look(site: Site, job: str, result: Mapping[str, Any]) -> GpuLook | None:
+    """What nvidia-smi said under load; the raw texts are kept beside the samples."""
+    raw = result.get("gpus")
+    if raw is not None:
+        write_json(site.keep.path / "gpus" / f"{job}.json", facts_to_keep(raw, site.mask))
+    hello = site.agent.hello
+    return read_look(raw, marker=site.marker, uid=hello.uid, user=hello.user)
 
 
 def _client(result: Mapping[str, Any], time_scale: float) -> ClientHealth | None:

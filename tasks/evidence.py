@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 from configs.speculation import most_drafts
 from tasks.check_facts import DecodeFacts, Evidence, ProbeFacts, ServerFacts
+from tasks.decode_lines import DecodeSample, read_statistics
 from tasks.decode_log import DecodeLog
 from tasks.decode_summary import DecodeSetting
+from tasks.gpu_look import arrivals
+from tasks.log_lines import LogReader
 from tasks.prompts import base_id
 
 if TYPE_CHECKING:
     from configs.names import FlagValue
     from tasks.drive import Probed
     from tasks.record_trial import Seen
+    from tasks.server_info import ServerInfo
     from tasks.venue import Site
 
 
@@ -29,9 +33,17 @@ def server_facts(seen: Seen, flags: dict[str, FlagValue]) -> ServerFacts:
         speculating=seen.speculating,
         speculation_active=info.spec_active if info else None,
         max_running_requests=info.max_running_requests if info else None,
+        graph_max_bs=info.cuda_graph_max_bs if info else None,
+        ranks=(info.dp_size if info else None) or 1,
         asked={flag: str(value) for flag, value in flags.items()},
         effective=seen.effective,
+        foreign_processes=arrivals((_place(probed), probed.gpus) for probed in seen.probed),
+        clock=seen.clock,
     )
+
+
+def _place(probed: Probed) -> str:
+    return f"{probed.measurement.probe} c{probed.measurement.concurrency}"
 
 
 def probe_facts(site: Site, seen: Seen) -> list[ProbeFacts]:
@@ -40,6 +52,7 @@ def probe_facts(site: Site, seen: Seen) -> list[ProbeFacts]:
 
 
 def _one(site: Site, seen: Seen, probed: Probed) -> ProbeFacts:
+    info = seen.info
     probe = site.sweep.probes[probed.measurement.probe]
     return ProbeFacts(
         measurement=probed.measurement,
@@ -48,14 +61,28 @@ def _one(site: Site, seen: Seen, probed: Probed) -> ProbeFacts:
         cold=probe.flush,
         distinct_prompts=len({base_id(name) for name in probed.measurement.output_shas}) or None,
         notes=probed.remarks,
-        decode=decode_facts(probed.log),
+        decode=decode_facts(probed.log, _limit_of_a_rank(info) if info else None),
+        gpus=probed.gpus.gpus if probed.gpus else (),
     )
 
 
-def decode_facts(log: str) -> DecodeFacts | None:
-    """What the engine's decode lines said during a probe; None where there were none."""
+def _limit_of_a_rank(info: ServerInfo) -> int | None:
+    """How many requests one data-parallel rank may run; decode lines are of one rank."""
+    if info.max_running_requests_per_dp is not None or (info.dp_size or 1) > 1:
+        return info.max_running_requests_per_dp
+    return info.max_running_requests
+
+
+def decode_facts(log: str, limit: int | None = None) -> DecodeFacts | None:
+    """What the engine's decode lines said during a probe; None where there were none.
+
+    Args:
+        log: what the engine printed meanwhile.
+        limit: how many requests a rank may run; None: unknown.
+    """
+    data = log.encode()
     reader = DecodeLog(DecodeSetting(busy_before=True))
-    reader.feed(log.encode())
+    reader.feed(data)
     summary = reader.finish()
     if summary.samples_used == 0:
         return None
@@ -66,4 +93,23 @@ def decode_facts(log: str) -> DecodeFacts | None:
         outside_graph=outside,
         most_running=summary.running_req,
         most_queued=summary.queue_req_max,
+        waiting_below_limit=_waiting(data, limit),
+    )
+
+
+def _waiting(log: bytes, limit: int | None) -> int:
+    """Decode lines with a queue although fewer requests ran than may: they wait for memory.
+
+    A scheduler prefers new requests to decoding, so that a queue at a decode step is one that it
+    cannot serve (sglang 0.5.9, get_next_batch_to_run); without a limit nothing is said.
+    """
+    reader = LogReader()
+    lines = (read_statistics(line) for line in (*reader.feed(log), *reader.finish()))
+    return sum(
+        isinstance(line, DecodeSample)
+        and bool(line.queued)
+        and line.running is not None
+        and limit is not None
+        and line.running < limit
+        for line in lines
     )

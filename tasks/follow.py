@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from configs.speculation import drafter_of
 from tasks.contact import Sight, conclude
 from tasks.failures import failure_of
+from tasks.host_clock import HostClock, ours
 from tasks.start_log import StartLog
 from tasks.venue import failed_as
 
@@ -37,6 +38,7 @@ class Follower:
             draft_path=drafter_of(site.sweep.arms[site.trial.arm].speculation),
         )
         self.last_growth = time.monotonic()
+        self.clock = HostClock()
         self._offset = 0
         self._seen: str | None = None
         self._mask = site.mask.stream()
@@ -46,6 +48,7 @@ class Follower:
         self, *, job: str | None = None, timeout_s: float = 1.5, quiet_s: float = 0.0
     ) -> Followed:
         """Waits on the host for the next change, two seconds at most; keeps and reads the log."""
+        asked = ours()
         poll = self.site.agent.wait(
             self.site.folder,
             self._offset,
@@ -55,6 +58,7 @@ class Follower:
             timeout_s=timeout_s,
             quiet_s=quiet_s,
         )
+        self.clock.note(asked, ours(), poll.monotonic)
         self._offset, self._seen = poll.offset, poll.seen
         if poll.log:
             self.last_growth = time.monotonic()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from configs.sweep import Sweep
     from infra.masking import Mask
     from tasks.drive import Probed
+    from tasks.host_clock import Span
     from tasks.launch import Secrets
     from tasks.prepare import Survey
     from tasks.record import Failure, PatchOutcome, StageTime, Status
@@ -44,6 +45,8 @@ class Seen(NamedTuple):
     times: tuple[StageTime, ...]
     began: datetime
     ended: datetime
+    clock: Span | None = None
+    """The trial's time on the host's clock and on ours."""
 
 
 def fingerprint(trial: Trial, survey: Survey | None) -> str:
@@ -204,5 +207,8 @@ def _notes(seen: Seen) -> list[str]:
         notes += [f"host: {warning}" for warning in seen.survey.gpus.warnings]
     for probed in seen.probed:
         measured = probed.measurement
-        notes += [f"{measured.probe} c{measured.concurrency}: {r}" for r in probed.remarks]
+        place = f"{measured.probe} c{measured.concurrency}"
+        notes += [f"{place}: {remark}" for remark in probed.remarks]
+        if probed.gpus is not None and probed.gpus.trouble is not None:
+            notes.append(f"{place}: clocks and neighbours are unknown: {probed.gpus.trouble}")
     return notes

@@ -26,6 +26,8 @@ STEP_NAMES = ("spec_verify_ct",)
 
 NGRAM = 4
 SHA_LENGTH = 16
+BEYOND_CONTEXT = "beyond_context"
+"""Error class of a prompt that the engine refused for its length."""
 
 
 class Reading(NamedTuple):
@@ -156,6 +158,9 @@ def _sample(row: Mapping[str, Any], scale: float, notes: _Notes) -> Sample:
     tokens = _int(meta.get("completion_tokens"))
     if tokens is None:
         tokens = chunks[-1][1] if chunks else 0
+    error = _error(row, meta, finish)
+    if error is None and chunks and chunks[-1][1] != tokens:
+        notes.add("chunks and counted tokens disagree", f"{who}: {chunks[-1][1]} and {tokens}")
     ids = _whole_output(row, tokens, notes)
     return Sample(
         id=who,
@@ -176,7 +181,7 @@ def _sample(row: Mapping[str, Any], scale: float, notes: _Notes) -> Sample:
         chunks=chunks,
         output_sha=output_sha(ids) if ids is not None else None,
         unique_ngram_ratio=unique_ngram_ratio(ids) if ids is not None else None,
-        error=_error(row, meta, finish),
+        error=error,
     )
 
 
@@ -204,8 +209,11 @@ def _counts(meta: Mapping[str, Any], who: str, notes: _Notes) -> Counts:
 def _error(row: Mapping[str, Any], meta: Mapping[str, Any], finish: str | None) -> str | None:
     """The error class; a stream that stopped without a finish reason is an error too."""
     error = row.get("error")
+    if isinstance(error, dict):
+        beyond = "context length" in str(error.get("message"))
+        return BEYOND_CONTEXT if beyond else str(error.get("class", "error"))
     if error:
-        return str(error.get("class", "error")) if isinstance(error, dict) else str(error)
+        return str(error)
     status = _int(row.get("status"))
     if status is not None and status != 200:
         return f"http_{status}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tasks.launch import Handle
     from tasks.venue import Site
 
-_FORGET = """cd "$1" && rm -f server.log launch.json headers.json jobs/*/request.json jobs/facts*/result.json"""
+_FORGET = """cd "$1" && rm -f server.log launch.json headers.json jobs/*/request.json jobs/facts*/result.json jobs/probe-*/result.json"""
 
 
 def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None) -> str:

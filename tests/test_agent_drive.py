@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +19,7 @@ from infra.agent import lease, ports
 from infra.agent.drive import drive
 from infra.agent.jobs import Job
 from infra.agent.refusal import Refusal
+from tests.agent_host import until
 from tests.test_agent_streams import LENGTH, event
 
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ class Server:
             request.transport.abort()
         if kind == "hang":
             await self.freed.wait()
+        if kind == "until":
+            await asyncio.to_thread(until, Path(asked["path"]).exists)
         if kind == "error":
             await response.write(b'data: {"error": {"message": "out of memory"}}\n\n')
         if kind == "abort":
@@ -198,6 +203,50 @@ def test_messages_of_the_engine_are_kept(driven):
     _, samples = driven([{"do": "error"}, {"do": "status"}, {"do": "abort"}])
     said = [samples[f"r{i}"]["error"]["message"] for i in range(3)]
     assert said == ["out of memory", "500: CUDA error", "KV cache is full"]
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """A driver's tool that names this process; the file that it leaves when it was asked."""
+    left = tmp_path / "asked"
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >> {left}\n'
+        f'case "$1" in *apps*) echo "GPU-1, {os.getpid()}, python, 10";; *) echo "0, GPU-1";; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return left
+
+
+def test_the_gpus_are_looked_at_while_the_last_requests_run(driven, nvidia_smi):
+    """These end only when nvidia-smi was asked: a look after the load would come too late."""
+    payloads: list[dict[str, Any]] = [{}] * 4
+    payloads += [{"do": "until", "path": str(nvidia_smi)}] * 2
+    result, samples = driven(payloads, look_at_gpus=True)
+    assert (result["completed"], result["failed"], len(samples)) == (6, 0, 6)
+    asked = nvidia_smi.read_text().splitlines()
+    assert "clocks_event_reasons.active" in asked[0], "the clocks come first"
+    assert len(asked) == 2, "one question about the cards, one about who is on them"
+    gpus = result["gpus"]
+    assert gpus["gpus"]["stdout"] == "0, GPU-1\n"
+    rows = {row["pid"]: row for row in gpus["processes"]}
+    assert rows[os.getpid()]["uid"] == os.getuid()
+    assert os.getppid() in rows, "whoever started it is seen too"
+    assert not any("args" in row for row in rows.values()), "arguments may hold keys"
+
+
+def test_nobody_looks_unasked(driven, nvidia_smi):
+    result, _ = driven([{}] * 3)
+    assert result["gpus"] is None
+    assert not nvidia_smi.exists()
+
+
+def test_a_host_without_the_drivers_tool_can_be_driven(driven, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result, _ = driven([{}] * 3, look_at_gpus=True)
+    assert (result["completed"], result["gpus"]["gpus"]["error"]) == (3, "not_found")
 
 
 def test_nobody_there(driven):

@@ -284,6 +284,33 @@ CAUTIONS = {
             )
         ],
     ),
+    "a drafter on a backend for MLA": (
+        [("tp-size: 8", "tp-size: 8\n    attention-backend: trtllm_mla")],
+        [
+            (
+                f"engine.flags.attention-backend: the drafter of {arm} inherits trtllm_mla, which "
+                "serves MLA models only: set speculative-draft-attention-backend (trtllm_mha, "
+                "flashinfer or triton)"
+            )
+            for arm in ("a", "b")
+        ],
+    ),
+    "a drafter on a backend of its own": (
+        [
+            (
+                "tp-size: 8",
+                (
+                    "tp-size: 8\n    attention-backend: trtllm_mla\n"
+                    "    speculative-draft-attention-backend: trtllm_mha"
+                ),
+            )
+        ],
+        [],
+    ),
+    "a drafter on a backend for all": (
+        [("tp-size: 8", "tp-size: 8\n    attention-backend: flashinfer")],
+        [],
+    ),
     "overwritten variable": (
         [("NCCL_PROTO: LL", "CUDA_DEVICE_MAX_CONNECTIONS: '1'")],
         [

@@ -90,7 +90,9 @@ def test_counts_are_read_under_the_names_of_every_version(version, meta, counts)
 @pytest.mark.parametrize("arm", ["eagle3-good", "eagle3-weak"])
 def test_counts_of_a_real_engine_agree_with_its_histogram(arm):
     for answer in json.loads((REAL / f"generate-{arm}.json").read_text()):
-        reading = read_rows([row(meta=answer["meta_info"], output_ids=answer["output_ids"])], 1.0)
+        told = answer["meta_info"]
+        chunks = [[0.4, told["completion_tokens"]]]
+        reading = read_rows([row(meta=told, output_ids=answer["output_ids"], chunks=chunks)], 1.0)
         (sample,) = reading.samples
         assert reading.notes == ()
         assert sample.histogram is not None
@@ -185,6 +187,26 @@ def test_every_time_is_scaled_and_nothing_else(scale):
     ("fields", "error"),
     [
         ({"error": {"class": "timeout", "message": "600 s"}}, "timeout"),
+        # The words of SGLang 0.5.9 for a prompt that is too long, as an answer and in a stream.
+        (
+            {
+                "error": {
+                    "class": "http_error",
+                    "message": "400: The input (9000 tokens) is longer than the model's context "
+                    "length (8192 tokens).",
+                }
+            },
+            "beyond_context",
+        ),
+        (
+            {
+                "error": {
+                    "class": "aborted",
+                    "message": "Requested token count exceeds the model's maximum context length",
+                }
+            },
+            "beyond_context",
+        ),
         ({"status": 503, "meta": None}, "http_503"),
         ({"meta": {"completion_tokens": 3, "finish_reason": {"type": "abort"}}}, "aborted"),
         ({"meta": {"completion_tokens": 3, "finish_reason": None}}, "cut_stream"),

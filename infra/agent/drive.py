@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import aiohttp
 
-from infra.agent import folders, lease, processes, state
+from infra.agent import facts, folders, lease, processes, state
 from infra.agent.clock import Lag, percentile
 from infra.agent.jobs import Job
 from infra.agent.load import Load, Request, Sample
@@ -42,6 +42,7 @@ class Driver:
         self.stopped: Optional[Fault] = None
         self.zero = 0.0
         self.delays: list[float] = []
+        self.look: Optional[asyncio.Future[dict[str, Any]]] = None
         self.lag = Lag()
         self.digest = hashlib.sha256()
         self.size = 0
@@ -78,7 +79,8 @@ class Driver:
             await writer
         seconds = time.monotonic() - self.zero
         os.close(self.samples)
-        return self._result(seconds, time.process_time() - cpu)
+        result = self._result(seconds, time.process_time() - cpu)
+        return {**result, "gpus": None if self.look is None else await self.look}
 
     async def _attend(self, users: list[asyncio.Task[None]], writer: asyncio.Task[None]) -> None:
         """Shows progress and looks for reasons to stop while the users work."""
@@ -147,6 +149,10 @@ class Driver:
         sample = context.trace_request_ctx
         sample.sent = time.monotonic()
         self.delays.append(sample.sent - sample.due)
+        if self.load.look_at_gpus and len(self.delays) == len(self.load.requests):
+            # All slots are taken still, and no later request can be held up: the hottest moment
+            # of a load, and the one at which a look disturbs least.
+            self.look = asyncio.get_running_loop().run_in_executor(None, facts.look)
 
     async def _exchange(self, session: aiohttp.ClientSession, sample: Sample) -> Optional[Fault]:
         """Sends one request and reads its stream; the fault is one of the transport or None."""

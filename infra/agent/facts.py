@@ -23,6 +23,7 @@ _CARD_ROWS = (
 )
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 _SMI_TIMEOUT_S = 15.0
+_LOOK_TIMEOUT_S = 5.0
 _PYTHON_TIMEOUT_S = 15.0
 _ARGS_LIMIT = 500
 _VERSIONS = """
@@ -70,11 +71,41 @@ def facts(job: Job) -> dict[str, Any]:
     }
 
 
-def _cards() -> dict[str, Any]:
+def look() -> dict[str, Any]:
+    """What nvidia-smi says at this moment, and whose processes are on the GPUs.
+
+    The clocks come first: they change at once when the load ends. Of the processes only those on
+    a GPU and the ones above them are looked up, without their arguments: this runs beside a probe.
+    """
+    cards = _cards(_LOOK_TIMEOUT_S)
+    apps = release.smi("compute-apps", release.APP_ROWS, _LOOK_TIMEOUT_S)
+    found = _with_parents(release.app_pids(apps["stdout"]))
+    environments = processes.environments(found)
+    return {
+        "gpus": cards,
+        "apps": apps,
+        "processes": [_named(one, environments.get(one.pid)) for one in found],
+    }
+
+
+def _with_parents(pids: set[int]) -> list[Process]:
+    """The processes of these numbers and all above them, as far as they can be seen."""
+    found: dict[int, Process] = {}
+    waiting = list(pids)
+    while waiting:
+        pid = waiting.pop()
+        process = processes.look(pid) if pid > 1 and pid not in found else None
+        if process is not None:
+            found[pid] = process
+            waiting.append(process.ppid)
+    return list(found.values())
+
+
+def _cards(timeout_s: float = _SMI_TIMEOUT_S) -> dict[str, Any]:
     """The GPU rows; drivers before 535 know the clock reasons under their older name only."""
     got: dict[str, Any] = {}
     for reasons in _REASONS:
-        got = release.smi("gpu", _CARD_ROWS.format(reasons=reasons), _SMI_TIMEOUT_S)
+        got = release.smi("gpu", _CARD_ROWS.format(reasons=reasons), timeout_s)
         if got["exit"] is None or "is not a valid field" not in got["stdout"] + got["stderr"]:
             return got
     return got
@@ -93,11 +124,15 @@ def _rows(on_gpus: set[int]) -> list[dict[str, Any]]:
 
 
 def _row(process: Process, environment: Optional[processes.Environment]) -> dict[str, Any]:
+    # With the memory lock of a stuck process the command line cannot be read either.
+    readable = environment is not None and not environment.blank
+    return {**_named(process, environment), "args": _args(process.pid) if readable else ""}
+
+
+def _named(process: Process, environment: Optional[processes.Environment]) -> dict[str, Any]:
     return {
         **process._asdict(),
         "user": _name(process.uid),
-        # With the memory lock of a stuck process the command line cannot be read either.
-        "args": "" if environment is None or environment.blank else _args(process.pid),
         "marker": environment.marker if environment else None,
     }
 

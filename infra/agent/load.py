@@ -29,6 +29,7 @@ class Load(NamedTuple):
     headers: dict[str, str]
     requests: list[Request]
     abort_after_failures: Optional[int]
+    look_at_gpus: bool = False
 
     @classmethod
     def read(cls, asked: dict[str, Any]) -> Load:
@@ -46,6 +47,7 @@ class Load(NamedTuple):
                     for one in asked["requests"]
                 ],
                 abort_after_failures=asked.get("abort_after_failures"),
+                look_at_gpus=bool(asked.get("look_at_gpus")),
             )
         except (KeyError, TypeError, ValueError) as fault:
             raise Refusal("bad_request", f"drive: {type(fault).__name__} {fault}") from fault

@@ -25,6 +25,7 @@ class Knobs:
         noise_cv: spread of the factor that each boot puts on its step time (0 = none).
         seed: of that factor, together with the trial's marker.
         release_delay_s: how long GPU memory of a dead process stays in use.
+        hot_gpu: a card that throttles for heat whenever it works; None: none does.
         drain_check_s: how often a server looks whether it was asked to stop (SGLang: 5 s).
         watch_children: notice a killed scheduler after about a second, as SGLang does from
             0.5.10 on; 0.5.9 does not, and hangs.
@@ -35,6 +36,7 @@ class Knobs:
     noise_cv: float = 0.003
     seed: int = 1
     release_delay_s: float = 0.0
+    hot_gpu: int | None = None
     drain_check_s: float = 0.1
     watch_children: bool = False
 

@@ -51,7 +51,27 @@ def _bus(gpu: int) -> str:
     return f"00000000:{0x11 + gpu * 0x10:02X}:00.0"
 
 
-def _card(gpu: int, found: list[memory.Holder]) -> dict[str, str]:
+def _works(busy: bool, hot: bool) -> dict[str, str]:
+    """What changes with the load: a hot card is as slow and warm as one that protects itself."""
+    if not busy:
+        clock, power, degrees, state, reasons = "180", "31.64", "33", "P8", 0x01
+    elif hot:
+        clock, power, degrees, state, reasons = "1215", "287.90", "91", "P1", 0x20
+    else:
+        clock, power, degrees, state, reasons = "2377", "341.27", "61", "P1", 0x00
+    mask = f"0x{reasons:016X}"
+    return {
+        "power.draw": power,
+        "clocks.sm": clock,
+        "clocks.current.sm": clock,
+        "temperature.gpu": degrees,
+        "pstate": state,
+        "clocks_event_reasons.active": mask,
+        "clocks_throttle_reasons.active": mask,
+    }
+
+
+def _card(gpu: int, found: list[memory.Holder], *, hot: bool = False) -> dict[str, str]:
     used = memory.used_mib(found)
     busy = bool(found)
     return {
@@ -67,15 +87,10 @@ def _card(gpu: int, found: list[memory.Holder]) -> dict[str, str]:
         "memory.free": str(max(0, memory.TOTAL_MIB - used)),
         "utilization.gpu": "97" if busy else "0",
         "utilization.memory": "41" if busy else "0",
-        "power.draw": "341.27" if busy else "31.64",
         "power.limit": "600.00",
-        "clocks.sm": "2377" if busy else "180",
-        "clocks.current.sm": "2377" if busy else "180",
         "clocks.max.sm": "3090",
         "clocks.mem": "12481",
         "clocks.max.memory": "12481",
-        "temperature.gpu": "61" if busy else "33",
-        "pstate": "P1" if busy else "P8",
         "compute_mode": "Default",
         "compute_cap": "12.0",
         "persistence_mode": "Enabled",
@@ -85,8 +100,7 @@ def _card(gpu: int, found: list[memory.Holder]) -> dict[str, str]:
         "pcie.link.gen.max": "5",
         "pcie.link.width.current": "16",
         "pcie.link.width.max": "16",
-        "clocks_event_reasons.active": "0x0000000000000000" if busy else "0x0000000000000001",
-        "clocks_throttle_reasons.active": "0x0000000000000000" if busy else "0x0000000000000001",
+        **_works(busy, hot),
     }
 
 
@@ -158,13 +172,13 @@ def _topology() -> int:
     return 0
 
 
-def _table(cards: list[list[memory.Holder]]) -> int:
+def _table(cards: list[list[memory.Holder]], hot_gpu: int | None) -> int:
     line = "+-----------------------------------------+------------------------+------------------+"
     print(time.strftime("%a %b %e %H:%M:%S %Y"))
     print(f"| NVIDIA-SMI {DRIVER}   Driver Version: {DRIVER}   CUDA Version: {CUDA} |")
     print(line)
     for gpu, found in enumerate(cards):
-        card = _card(gpu, found)
+        card = _card(gpu, found, hot=gpu == hot_gpu)
         print(f"|{gpu:4}  {NAME[:33]:33}  |   {_bus(gpu)} Off |")
         print(
             f"| N/A  {card['temperature.gpu']:>3}C    {card['pstate']}   "
@@ -187,12 +201,15 @@ def _table(cards: list[list[memory.Holder]]) -> int:
 
 def main(folder: Path, arguments: list[str]) -> int:
     """Answer one command line; the exit code is nvidia-smi's."""
-    delay = knobs.read(folder).release_delay_s
+    settings = knobs.read(folder)
+    delay = settings.release_delay_s
     cards = [memory.holders(folder, gpu, delay) for gpu in range(memory.GPUS)]
     options = next((a.partition("=")[2] for a in arguments if a.startswith("--format=")), "")
     for argument in arguments:
         if argument.startswith("--query-gpu="):
-            rows = [_card(gpu, found) for gpu, found in enumerate(cards)]
+            rows = [
+                _card(gpu, found, hot=gpu == settings.hot_gpu) for gpu, found in enumerate(cards)
+            ]
             return _csv(rows, argument.removeprefix("--query-"), options)
         if argument.startswith("--query-compute-apps="):
             rows = [app for gpu, found in enumerate(cards) for app in _apps(gpu, found)]
@@ -206,4 +223,4 @@ def main(folder: Path, arguments: list[str]) -> int:
     if arguments:
         print(f"Invalid combination of input arguments: {' '.join(arguments)}", file=sys.stderr)
         return 2
-    return _table(cards)
+    return _table(cards, settings.hot_gpu)
