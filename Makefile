@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check unit fix lock fuzz calibrate
+.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms
 
 setup: $(VENV)/.done
 
@@ -62,3 +62,7 @@ N ?= 1000
 # How often verdicts err, in simulated nights; writes docs/evidence/calibration.md.
 calibrate: setup
 	$(BIN)/python -m benchmarks.calibration --seed $(SEED) --nights $(N)
+
+# Eight arms on the rehearsal host against its truth; writes docs/evidence/eight-arms.md.
+eight-arms: setup
+	$(BIN)/python -m benchmarks.eight_arms

@@ -162,7 +162,7 @@ def boot(
         speed = math.exp(log_speed + draw.normal(0, noise.within))
         samples = requests(concurrency, speed, noise.request, draw)
         measurements.append(measure(samples, "load", concurrency, speculating=False))
-    return TrialRecord.model_construct(
+    return TrialRecord(
         sweep="simulated",
         sweep_run="night",
         trial=trial.id,
@@ -175,11 +175,23 @@ def boot(
         host=trial.host,
         host_class="simulated",
         rehearsal=True,
+        fingerprint=trial.intent,
         status="ok",
         failure=None,
         findings=(),
+        command=(),
+        environment={},
+        asked={},
+        effective={},
         must_match={},
+        start={},
+        stages=(),
+        patches=(),
         measurements=tuple(measurements),
+        started_at="",
+        ended_at="",
+        versions={},
+        notes=(),
     )
 
 

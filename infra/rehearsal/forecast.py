@@ -28,6 +28,8 @@ class Forecast(NamedTuple):
     """Mean over requests of (tokens - 1) / (last - first)."""
     accept_length: float
     """1 + accepted drafts / verify steps."""
+    accept_at: tuple[float, ...]
+    """Share of verify steps that accepted at least 1, 2, ... drafts."""
 
 
 @dataclass
@@ -38,6 +40,7 @@ class _One:
     done: int = 0
     steps: int = 0
     accepted: int = 0
+    histogram: list[int] = field(default_factory=list)
     first: float = 0.0
     last: float = 0.0
     moments: list[tuple[float, int]] = field(default_factory=list)
@@ -104,6 +107,8 @@ def _draw(arm: truth.Arm, one: _One) -> int:
     drafts = min(drafts, one.limit - one.done - 1)
     one.steps += 1
     one.accepted += drafts
+    one.histogram += [0] * (drafts + 1 - len(one.histogram))
+    one.histogram[drafts] += 1
     return drafts
 
 
@@ -119,4 +124,10 @@ def _sum_up(finished: list[_One], concurrency: int) -> Forecast:
         output_tok_s=tokens / end,
         user_tok_s=sum(speeds) / len(speeds),
         accept_length=1 + sum(one.accepted for one in finished) / steps if steps else 1.0,
+        accept_at=_at_least([one.histogram for one in finished], steps),
     )
+
+
+def _at_least(histograms: list[list[int]], steps: int) -> tuple[float, ...]:
+    depth = max(map(len, histograms), default=0)
+    return tuple(sum(sum(h[k:]) for h in histograms) / steps for k in range(1, depth))
