@@ -257,8 +257,8 @@ def page(
         "that needs no time (`infra/rehearsal/forecast.py`), without the boots' noise of 0.3 %.",
         "Intervals: 95 % over the blocks.",
         "",
-        f"{len(all_lines)} figures, {len(outside)} of them further than 1 % from the truth, "
-        f"{len(wrong)} of these outside their interval. "
+        f"{len(all_lines)} figures, {len(outside)} of them further than 1 % from the truth,",
+        f"{len(wrong)} of these outside their interval.",
         f"{len(verdicts)} verdicts, {len(bad)} of them wrong.",
         "",
         "| figure | largest error |",
