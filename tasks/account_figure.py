@@ -54,7 +54,13 @@ def account_figure(comparison: Comparison, probe: str, look: Look) -> Any | None
         return None
     paint = paint_for(comparison, probe, look)
     ladder = sorted({a.concurrency for a in accounts})
-    values = [part.ratio(a) for part in PARTS for a in accounts]
+    values = [
+        value
+        for part in PARTS
+        for a in accounts
+        for value in (part.ratio(a), *part.ends(a))
+        if value is not None
+    ]
     figure = new_figure(11.0, 4.2, look)
     panels = figure.subplots(1, len(PARTS), sharey=True, gridspec_kw={"wspace": 0.12})
     ratios(panels[0], min(values), max(values))

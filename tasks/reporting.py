@@ -62,17 +62,8 @@ def write_report(
     say: Callable[[str], None],
 ) -> Report:
     """Compares, draws, writes the report into the run folder, then into MLflow."""
-    comparison = compare_sweep(sweep, records)
     folder = run.path / "report"
-    figures = draw_figures(comparison)
-    for name, data in figures.items():
-        write_bytes(folder / name, data)
-    markdown = render_report(comparison, records, question=sweep.question, figures=tuple(figures))
-    write_value(folder / "comparison.json", comparison)
-    write_text(folder / "report.md", markdown)
-    sentence = decision_sentence(comparison)
-    page = render_page(markdown, title=sentence, pictures=draw_pictures(comparison))
-    write_text(folder / PAGE, page)
+    comparison, markdown = write_files(folder, sweep, records)
     mlflow_run = None
     if tracker is not None:
         try:
@@ -82,12 +73,29 @@ def write_report(
             say(f"the report is not in MLflow yet: {error}")
     return Report(
         sweep=sweep.name,
-        sentence=sentence,
+        sentence=decision_sentence(comparison),
         comparison=comparison,
         markdown=markdown,
         folder=str(folder),
         mlflow_run=mlflow_run,
     )
+
+
+def write_files(
+    folder: Path, sweep: Sweep, records: Sequence[TrialRecord]
+) -> tuple[Comparison, str]:
+    """Writes comparison, figures, Markdown and page into a folder; returns the first and third."""
+    comparison = compare_sweep(sweep, records)
+    figures = draw_figures(comparison)
+    for name, data in figures.items():
+        write_bytes(folder / name, data)
+    markdown = render_report(comparison, records, question=sweep.question, figures=tuple(figures))
+    write_value(folder / "comparison.json", comparison)
+    write_text(folder / "report.md", markdown)
+    sentence = decision_sentence(comparison)
+    page = render_page(markdown, title=sentence, pictures=draw_pictures(comparison))
+    write_text(folder / PAGE, page)
+    return comparison, markdown
 
 
 def _charts(sweep: Sweep) -> tuple[str, ...]:
