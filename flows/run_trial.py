@@ -16,6 +16,7 @@ from tasks.drafter_host import check_drafter
 from tasks.drive import Probed, Server, probe_level, warm_up
 from tasks.follow import Follower
 from tasks.launch import Handle, launch
+from tasks.meter import Meter
 from tasks.patch_host import clear_pycache, patch
 from tasks.prepare import Survey, claim, clean_gpus, facts_to_keep, survey
 from tasks.record_trial import Seen, build_record
@@ -121,7 +122,8 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     progress.info, progress.effective = runner.run(
         stage("verify"), lambda: verify(site, follower, handle)
     )
-    server = Server(site, follower, handle)
+    speculating = not isinstance(sweep.arms[site.trial.arm].speculation, Off)
+    server = Server(site, follower, handle, Meter(site, handle, speculating=speculating))
     loads = {name: (probe, _most(orders.texts[name])) for name, probe in sweep.probes.items()}
     runner.run(stage("warm_up"), lambda: warm_up(server, loads))
     for name, probe in sweep.probes.items():

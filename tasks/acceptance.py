@@ -10,7 +10,7 @@ from tasks.record import KindAcceptance
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tasks.record import Sample
+    from tasks.record import CountsFrom, Sample
 
 FIRST_HALF = "output: first half"
 SECOND_HALF = "output: second half"
@@ -28,12 +28,19 @@ class CounterCounts(NamedTuple):
     accepted: int
     proposed: int | None = None
     histogram: tuple[int, ...] | None = None
+    source: Literal["counters", "server_average"] = "counters"
+    """``server_average``: derived from the average accept length that the server shows."""
+
+    @property
+    def accept_length(self) -> float | None:
+        """1 + accepted / verify steps; None without a step."""
+        return 1.0 + self.accepted / self.verify_steps if self.verify_steps else None
 
 
 class Acceptance(NamedTuple):
     """Acceptance over a probe; None is unknown."""
 
-    source: Literal["requests", "counters", "none"]
+    source: CountsFrom
     verify_steps: int | None = None
     accepted: int | None = None
     proposed: int | None = None
@@ -70,7 +77,13 @@ def of_probe(samples: Sequence[Sample], counters: CounterCounts | None = None) -
             _add_histograms([s.histogram for s in counted]),
         )
     if counters is not None:
-        return Acceptance("counters", *counters)
+        return Acceptance(
+            counters.source,
+            counters.verify_steps,
+            counters.accepted,
+            counters.proposed,
+            counters.histogram,
+        )
     return Acceptance("none")
 
 

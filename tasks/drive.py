@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from configs.speculation import Off, most_drafts
 from configs.values import Value
 from infra.errors import AgentRefusal
+from tasks.counter_counts import Answered, disagreement
 from tasks.failures import failure_of
 from tasks.measure import measure
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
-from tasks.server_info import read_server_info
 from tasks.venue import failed
 from tasks.wait_ready import drive_request, http
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from infra.host_agent import Poll
     from tasks.follow import Follower
     from tasks.launch import Handle
-    from tasks.prompts import Prompt
+    from tasks.meter import Meter
     from tasks.venue import Site
 
 _MARGIN_S = 30.0
@@ -41,11 +41,12 @@ class Text(NamedTuple):
 
 
 class Server(NamedTuple):
-    """A server that is up, and who watches it."""
+    """A server that is up, who watches it, and who looks at its counters."""
 
     site: Site
     follower: Follower
     handle: Handle
+    meter: Meter
 
 
 class Load(NamedTuple):
@@ -122,6 +123,7 @@ def probe_level(
         {"id": text.id, "kind": text.kind, "payload": payload(text.text, probe)} for text in texts
     ]
     job = f"probe-{name}-c{level}"
+    look = server.meter.before()
     follower.listen()
     try:
         result = _drive(server, Load("probe", job, probe, requests, level))
@@ -133,6 +135,9 @@ def probe_level(
         errors = sorted({sample.error or "" for sample in reading.samples})
         raise failed("probe", "probe_failed", f"{name} c{level}: no request came back: {errors}")
     speculation = site.sweep.arms[site.trial.arm].speculation
+    said = server.meter.info()
+    told = server.meter.after(look, Answered.of(reading.samples), said)
+    server.meter.heard(reading.samples)
     measurement = measure(
         reading.samples,
         name,
@@ -140,13 +145,13 @@ def probe_level(
         not isinstance(speculation, Off),
         _client(result, site.host.time_scale),
         draft_steps=most_drafts(speculation) or None,
+        counters=told.counts,
         requested=len(requests),
     )
-    said = read_server_info(http(site, server.handle, "GET", "/server_info")["body"])
     return Probed(
         measurement=measurement.model_copy(update={"server_accept_length": said.accept_len}),
         log=heard.decode(errors="replace"),
-        remarks=tuple(reading.notes),
+        remarks=(*reading.notes, *told.remarks, *disagreement(measurement)),
     )
 
 
@@ -240,10 +245,3 @@ def _client(result: Mapping[str, Any], time_scale: float) -> ClientHealth | None
         cpu_s=float(client["cpu_s"]),
         cpu_share=float(client["cpu_share"]),
     )
-
-
-def texts_for(prompts: Sequence[Prompt], rendered: Sequence[str]) -> list[Text]:
-    """Prompts with their rendered texts."""
-    return [
-        Text(prompt.id, prompt.kind, text) for prompt, text in zip(prompts, rendered, strict=True)
-    ]

@@ -41,8 +41,8 @@ def measure(
             unless the counts say otherwise (a finding of its own, see tasks/check.py).
         client: how the load client did.
         draft_steps: deepest accepted draft that is possible (K), for accept_at_k.
-        counters: growth of the engine's counters over the probe, for engines that give no
-            counts per request.
+        counters: growth of the engine's counters over the probe, all ranks; used where the
+            requests give no counts, and else set beside theirs.
         requested: requests that were to be sent; default: as many as there are samples.
 
     Raises:
@@ -92,11 +92,17 @@ def measure(
         counts_from=counts.source,
         retractions=_sum_known([s.retractions for s in ordered if s.retractions is not None]),
         server_accept_length=None,
+        counter_accept_length=_of_counters(counters),
         natural_stops=sum(s.finish == "stop" for s in completed),
         unique_ngram_ratio=_median_loop_ratio(completed),
         output_shas={s.id: s.output_sha for s in completed if s.output_sha is not None},
         client=client,
     )
+
+
+def _of_counters(counters: acceptance.CounterCounts | None) -> float | None:
+    """The accept length by real counters, not by the server's average."""
+    return counters.accept_length if counters and counters.source == "counters" else None
 
 
 def user_speed(sample: Sample) -> float | None:

@@ -11,6 +11,10 @@ from configs.values import Value
 SCHEMA = 1
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
+CountsFrom = Literal["requests", "counters", "server_average", "none", "not_claimed"]
+"""Where speculation counts come from: the requests' own, else the growth of the engine's counters
+over the measurement, else the server's average since the flush before it, else nowhere.
+``not_claimed``: random tokens, whose acceptance says nothing about text."""
 
 
 class Sample(Value):
@@ -128,12 +132,15 @@ class Measurement(Value):
     accept_at_k_conditional: tuple[float, ...] | None
     """Share of steps that accepted k drafts among those that accepted k - 1."""
     by_kind: tuple[KindAcceptance, ...]
-    counts_from: Literal["requests", "counters", "none"]
+    counts_from: CountsFrom
     """Where the speculation counts come from."""
     retractions: int | None
     server_accept_length: float | None = None
     """The server's own average since the cache was flushed before this measurement; beside ours,
     for a cross-check. It counts the first token too and lags by up to 40 decode steps."""
+    counter_accept_length: float | None = None
+    """By the growth of the engine's own counters over this measurement, all ranks; beside ours,
+    for a cross-check. None where it has none (/metrics is not enabled, SGLang before 0.5.13)."""
     natural_stops: int
     """Requests that ended by themselves and not at the token limit."""
     unique_ngram_ratio: float | None
