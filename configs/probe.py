@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,6 +32,31 @@ class Template(Value):
     """Extra arguments of the template, e.g. {thinking: false}."""
 
 
+RANDOM: Final = "random"
+"""What ``prompts`` says for random tokens; no set may be called so."""
+
+
+class RandomTokens(Value):
+    """Prompts of random token ids: the shape of traffic, for throughput only.
+
+    Acceptance on noise says nothing about acceptance on text, in either direction (a two-token
+    loop gave 3.93 tokens per step where chat gave 1.94: tokenspeed#1305), so none is claimed.
+    """
+
+    tokens: Count
+    """Longest prompt (tokens); without range_ratio all have this length."""
+    range_ratio: Annotated[Number, Field(ge=0, le=1)] = 1.0
+    """Shortest prompt / longest; lengths are drawn evenly between (as in SGLang's benchmark)."""
+    ids_below: Annotated[Count, Field(ge=1024)] = 20_000
+    """Ids are drawn from 256 up to this: past the control tokens that many vocabularies begin
+    with, and inside the vocabulary of every target (Llama 2 has 32,000, Kimi-K2.5 163,840)."""
+
+    @property
+    def shortest(self) -> int:
+        """Tokens of the shortest prompt that may be drawn."""
+        return max(1, int(self.range_ratio * self.tokens))
+
+
 class WarmUp(Value):
     """Traffic before a probe, kept apart from it."""
 
@@ -45,7 +70,10 @@ class Stream(Value):
 
     kind: Literal["stream"] = "stream"
     prompts: Text
-    """Name of a set in configs/prompts, or a path of your own JSONL."""
+    """Name of a set in configs/prompts, a path of your own JSONL, or ``random``."""
+    random: RandomTokens | None = None
+    """With ``prompts: random`` only: how long, e.g. {tokens: 512}. Sent as ids, without a chat
+    template; gives throughput and claims no acceptance."""
     kinds: tuple[Text, ...] = ()
     """Only these kinds of text; none: all."""
     concurrency: Annotated[tuple[Count, ...], Field(min_length=1)]
@@ -69,6 +97,18 @@ class Stream(Value):
         if repeated:
             shown = ", ".join(map(str, repeated))
             raise WrongKeyError("concurrency", f"{shown} stands twice: name each level once")
+        return self
+
+    @model_validator(mode="after")
+    def _random_or_text(self) -> Self:
+        if self.prompts == RANDOM and self.random is None:
+            raise WrongKeyError("random", "missing: say how long, such as {tokens: 512}")
+        if self.prompts != RANDOM and self.random is not None:
+            raise WrongKeyError(
+                "random", f"prompts is {self.prompts}: leave random out, or write prompts: random"
+            )
+        if self.random is not None and self.kinds:
+            raise WrongKeyError("kinds", "random tokens are of no kind: leave it out")
         return self
 
     def requests(self, concurrency: int) -> int:

@@ -32,7 +32,7 @@ __all__ = ["Said", "arm_flags", "host_problems", "looks_secret", "problems", "wa
 
 _LONGEST_ID: Final = 150  # of a trial, which becomes a folder
 _MOST_TRIALS: Final = 20_000
-_RANDOM: Final = {"random", "random-ids"}
+_RANDOM_ELSEWHERE: Final = {"random-ids", "random_ids"}
 # Set by the product for every engine: without them its processes could not be found again.
 _OURS: Final = {"SPT_NOENV", "PYTHONUNBUFFERED"}
 
@@ -158,11 +158,11 @@ def _paths(sweep: Sweep) -> Iterator[Said]:
 
 def _prompts(sweep: Sweep) -> Iterator[Said]:
     for name, probe in sweep.probes.items():
-        if probe.prompts in _RANDOM:
+        if probe.prompts in _RANDOM_ELSEWHERE:
             yield Said(
                 f"probes.{name}.prompts",
-                "random token prompts say little about acceptance and are not made here: name a "
-                "set (mixed) or a JSONL file of your own",
+                f"{probe.prompts} is another program's word: write prompts: random and "
+                "random: {tokens: 512}",
             )
 
 

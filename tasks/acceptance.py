@@ -61,6 +61,10 @@ class Acceptance(NamedTuple):
         return self.accepted / self.proposed
 
 
+NOT_CLAIMED = Acceptance("not_claimed")
+"""Of random tokens: what was accepted there says nothing about text."""
+
+
 def of_probe(samples: Sequence[Sample], counters: CounterCounts | None = None) -> Acceptance:
     """Acceptance over completed requests; from the engine's counters where requests say nothing.
 
@@ -113,6 +117,11 @@ def conditional(shares: Sequence[float] | None) -> tuple[float, ...] | None:
         return None
     before = (1.0, *shares[:-1])
     return tuple(now / prior for now, prior in zip(shares, before, strict=True) if prior > 0)
+
+
+def parts(samples: Sequence[Sample]) -> tuple[KindAcceptance, ...]:
+    """Acceptance by kind of text, then by half of the output."""
+    return (*by_kind(samples), *by_part(samples))
 
 
 def by_kind(samples: Iterable[Sample]) -> tuple[KindAcceptance, ...]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from configs.speculation import Off, most_drafts
 from configs.values import Value
 from infra.errors import AgentRefusal
-from tasks.counter_counts import Answered, disagreement
+from tasks.counter_counts import Answered, Told, disagreement
 from tasks.failures import failure_of
 from tasks.measure import measure
+from tasks.meter import Look
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
 from tasks.venue import failed
@@ -38,6 +39,8 @@ class Text(NamedTuple):
     id: str
     kind: str
     text: str
+    ids: tuple[int, ...] | None = None
+    """Token ids, sent instead of the text."""
 
 
 class Server(NamedTuple):
@@ -69,7 +72,7 @@ class Probed(Value):
     remarks: tuple[str, ...]
 
 
-def payload(text: str, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
+def payload(text: Text, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
     """The body of one /generate request."""
     sampling: dict[str, Any] = {
         "temperature": probe.sampling.temperature,
@@ -79,7 +82,8 @@ def payload(text: str, probe: Stream, *, max_new_tokens: int | None = None) -> d
         sampling["top_p"] = probe.sampling.top_p
     if probe.sampling.ignore_eos:
         sampling["ignore_eos"] = True
-    return {"text": text, "sampling_params": sampling, "stream": True}
+    prompt = {"text": text.text} if text.ids is None else {"input_ids": text.ids}
+    return {**prompt, "sampling_params": sampling, "stream": True}
 
 
 def warm_up(server: Server, probes: Mapping[str, tuple[Stream, Sequence[Text]]]) -> str:
@@ -95,7 +99,7 @@ def warm_up(server: Server, probes: Mapping[str, tuple[Stream, Sequence[Text]]])
             {
                 "id": f"warm-{index}",
                 "kind": text.kind,
-                "payload": payload(text.text, probe, max_new_tokens=probe.warm_up.max_new_tokens),
+                "payload": payload(text, probe, max_new_tokens=probe.warm_up.max_new_tokens),
             }
             for index, text in zip(
                 range(level * probe.warm_up.per_slot), itertools.cycle(texts), strict=False
@@ -120,10 +124,11 @@ def probe_level(
     if probe.flush:
         flush_cache(site, server.handle)
     requests = [
-        {"id": text.id, "kind": text.kind, "payload": payload(text.text, probe)} for text in texts
+        {"id": text.id, "kind": text.kind, "payload": payload(text, probe)} for text in texts
     ]
     job = f"probe-{name}-c{level}"
-    look = server.meter.before()
+    claimed = probe.random is None
+    look = server.meter.before() if claimed else Look()
     follower.listen()
     try:
         result = _drive(server, Load("probe", job, probe, requests, level))
@@ -136,7 +141,7 @@ def probe_level(
         raise failed("probe", "probe_failed", f"{name} c{level}: no request came back: {errors}")
     speculation = site.sweep.arms[site.trial.arm].speculation
     said = server.meter.info()
-    told = server.meter.after(look, Answered.of(reading.samples), said)
+    told = server.meter.after(look, Answered.of(reading.samples), said) if claimed else Told()
     server.meter.heard(reading.samples)
     measurement = measure(
         reading.samples,
@@ -147,9 +152,11 @@ def probe_level(
         draft_steps=most_drafts(speculation) or None,
         counters=told.counts,
         requested=len(requests),
+        claimed=claimed,
     )
+    beside = {"server_accept_length": said.accept_len if claimed else None}
     return Probed(
-        measurement=measurement.model_copy(update={"server_accept_length": said.accept_len}),
+        measurement=measurement.model_copy(update=beside),
         log=heard.decode(errors="replace"),
         remarks=(*reading.notes, *told.remarks, *disagreement(measurement)),
     )

@@ -40,10 +40,14 @@ def probe_facts(site: Site, seen: Seen) -> list[ProbeFacts]:
 
 
 def _one(site: Site, seen: Seen, probed: Probed) -> ProbeFacts:
-    probe = site.sweep.probes[probed.measurement.probe]
+    measured = probed.measurement
+    probe = site.sweep.probes[measured.probe]
+    claimed = measured.counts_from != "not_claimed"
+    if not claimed:  # loops are a matter of acceptance too: answers to noise do loop
+        measured = measured.model_copy(update={"unique_ngram_ratio": None})
     return ProbeFacts(
-        measurement=probed.measurement,
-        speculating=seen.speculating,
+        measurement=measured,
+        speculating=seen.speculating and claimed,
         draft_steps=most_drafts(site.sweep.arms[site.trial.arm].speculation) or None,
         cold=probe.flush,
         distinct_prompts=len({base_id(name) for name in probed.measurement.output_shas}) or None,

@@ -8,7 +8,9 @@ from configs.values import Value
 
 # Schema history of record.json:
 # 1 - first shape.
-SCHEMA = 1
+# 2 - measurements gain counter_accept_length, output_tokens, finish_reasons, and two further words
+#     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
+SCHEMA = 2
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
 CountsFrom = Literal["requests", "counters", "server_average", "none", "not_claimed"]
@@ -83,6 +85,13 @@ class Percentiles(Value):
     p99: float
 
 
+class Lengths(Value):
+    """p50 and p90 of a length, in tokens."""
+
+    p50: float
+    p90: float
+
+
 class KindAcceptance(Value):
     """Acceptance of one kind of text, or of one part of the outputs."""
 
@@ -142,7 +151,11 @@ class Measurement(Value):
     """By the growth of the engine's own counters over this measurement, all ranks; beside ours,
     for a cross-check. None where it has none (/metrics is not enabled, SGLang before 0.5.13)."""
     natural_stops: int
-    """Requests that ended by themselves and not at the token limit."""
+    """Completed requests that ended by themselves and not at the token limit."""
+    output_tokens: Lengths | None = None
+    """Generated tokens per completed request."""
+    finish_reasons: dict[str, int] = {}
+    """Completed requests by finish reason (length, stop, ...); ``unknown`` where none was given."""
     unique_ngram_ratio: float | None
     """Median over requests."""
     output_shas: dict[str, str]

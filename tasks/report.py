@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tasks.comparison import setting_label
 from tasks.decision import REHEARSAL, decision_sentence, users
 from tasks.metrics import BY_NAME
+from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
     acceptance_table,
     account_table,
@@ -59,6 +60,7 @@ def render_report(
         ("Acceptance", _acceptance(comparison)),
         ("Factors", _verdicts(comparison, "factor")),
         ("Absolute figures", _standings(comparison)),
+        ("Traffic and answers", outputs_section(ordered)),
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),
         ("Left out", left_out_section(comparison)),

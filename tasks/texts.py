@@ -6,6 +6,7 @@ import posixpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from configs.probe import RANDOM
 from configs.problems import ConfigError, Problem
 from configs.read import SHIPPED
 from tasks.chat_template import (
@@ -17,6 +18,7 @@ from tasks.chat_template import (
 )
 from tasks.drive import Text
 from tasks.prompts import choose, read_prompts, set_identity
+from tasks.random_prompts import random_prompts
 from tasks.venue import failed
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ def read_sets(sweep: Sweep) -> dict[str, tuple[Prompt, ...]]:
         ConfigError: A set that is not there, or what is wrong in it.
     """
     return {
-        probe.prompts: _read_set(probe.prompts, sweep, name) for name, probe in sweep.probes.items()
+        probe.prompts: _read_set(probe.prompts, sweep, name)
+        for name, probe in sweep.probes.items()
+        if probe.random is None
     }
 
 
@@ -50,7 +54,8 @@ def fetch_template(site: Site) -> ChatTemplate | None:
     Raises:
         StageFailedError: The model has none, or none that can be read.
     """
-    if all(probe.template.kind == "none" for probe in site.sweep.probes.values()):
+    probes = site.sweep.probes.values()
+    if all(probe.template.kind == "none" or probe.random is not None for probe in probes):
         return None
     folder = site.agent.from_cwd(site.sweep.engine.model)
     files: dict[str, str | None] = {}
@@ -75,16 +80,29 @@ def texts_of(
     """
     return {
         name: {
-            level: [
-                Text(prompt.id, prompt.kind, _rendered(prompt, probe, template))
-                for prompt in choose(
-                    sets[probe.prompts], probe.requests(level), sweep.seed, probe.kinds or None
-                )
-            ]
+            level: _texts(probe, sweep.seed, probe.requests(level), sets, template)
             for level in probe.concurrency
         }
         for name, probe in sweep.probes.items()
     }
+
+
+def _texts(
+    probe: Stream,
+    seed: int,
+    count: int,
+    sets: Mapping[str, Sequence[Prompt]],
+    template: ChatTemplate | None,
+) -> list[Text]:
+    if probe.random is not None:
+        return [
+            Text(f"random-{number}", RANDOM, "", ids)
+            for number, ids in enumerate(random_prompts(probe.random, count, seed), start=1)
+        ]
+    return [
+        Text(prompt.id, prompt.kind, _rendered(prompt, probe, template))
+        for prompt in choose(sets[probe.prompts], count, seed, probe.kinds or None)
+    ]
 
 
 def _rendered(prompt: Prompt, probe: Stream, template: ChatTemplate | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from configs.probe import RandomTokens
 from infra.rehearsal import knobs
 from tests import sweeping
 
@@ -64,6 +65,21 @@ def test_where_nothing_else_counts_the_average_since_the_flush_stands_in(ground:
     assert measured.counts_from == "server_average"
     assert measured.accept_length == pytest.approx(2.86, rel=0.05)
     assert measured.counter_accept_length is None
+
+
+def test_random_tokens_give_throughput_only(ground: Ground) -> None:
+    sweep = asked("noise")
+    drawn = RandomTokens(tokens=64)
+    probe = sweep.probes["load"].model_copy(update={"prompts": "random", "random": drawn})
+    record = tried(ground, "both", sweep.model_copy(update={"probes": {"load": probe}}))
+    (measured,) = record.measurements
+    assert measured.prompt_tokens == 64 * measured.completed
+    assert measured.output_tok_s is not None
+    assert (measured.counts_from, measured.accept_length) == ("not_claimed", None)
+    assert (measured.server_accept_length, measured.counter_accept_length) == (None, None)
+    assert {finding.name for finding in record.findings} <= {"client_was_the_bottleneck"}
+    report = (ground.latest("noise").path / "report" / "report.md").read_text()
+    assert "random-token prompts: throughput only" in report
 
 
 def test_an_average_that_goes_back_further_is_not_used(ground: Ground) -> None:
