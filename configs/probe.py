@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from configs.names import Count, Number, Seconds, Text
+from configs.names import Count, Number, Seconds, Text, Whole
 from configs.problems import WrongKeyError
 from configs.values import Value
 
@@ -32,6 +32,7 @@ class Template(Value):
     """Extra arguments of the template, e.g. {thinking: false}."""
 
 
+_LEAST_IN_WINDOW: Final = 8
 RANDOM: Final = "random"
 """What ``prompts`` says for random tokens; no set may be called so."""
 
@@ -61,8 +62,28 @@ class WarmUp(Value):
     """Traffic before a probe, kept apart from it."""
 
     per_slot: Count = 2
-    """Requests per concurrent slot (pitfalls 14: two per slot)."""
+    """Requests per concurrent slot, whatever comes of them."""
     max_new_tokens: Count = 32
+    tolerance: Annotated[Number, Field(gt=0, lt=1)] = 0.1
+    """After the fixed part, short windows of traffic are driven until two in succession differ by
+    less than this, in tokens/s and in accept length. A window has one request per slot, eight at
+    least; of one user that is a few hundred tokens, whose chance alone makes several percent."""
+    max_windows: Annotated[Whole, Field(ge=0)] = 6
+    """At most so many windows, in pairs; 0: the fixed part alone, and no look at stability."""
+    max_s: Seconds = 120.0
+    """No further pair is begun after so long (s)."""
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if self.max_windows % 2:
+            raise WrongKeyError(
+                "max_windows", f"{self.max_windows} is odd: windows are compared in pairs"
+            )
+        return self
+
+    def window(self, concurrency: int) -> int:
+        """Requests of one window."""
+        return max(concurrency, _LEAST_IN_WINDOW)
 
 
 class Stream(Value):

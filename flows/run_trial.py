@@ -13,7 +13,7 @@ from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, W
 from infra.store import DiskFull, write_json, write_text
 from tasks.contact import IF_KILLED
 from tasks.drafter_host import check_drafter
-from tasks.drive import Probed, Server, probe_level, warm_up
+from tasks.drive import Probed, Server, probe_level
 from tasks.follow import Follower
 from tasks.launch import Handle, launch
 from tasks.meter import Meter
@@ -23,9 +23,10 @@ from tasks.record_trial import Seen, build_record
 from tasks.tear_down import let_go, tear_down
 from tasks.venue import Site, StageFailedError, failed
 from tasks.wait_ready import Ready, verify, wait_ready
+from tasks.warm_up import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from configs.patch import Patch
     from configs.probe import Stream
@@ -61,6 +62,7 @@ class Progress:
     ready: Ready | None = None
     info: ServerInfo | None = None
     effective: dict[str, str] = field(default_factory=dict)
+    unstable: tuple[str, ...] = ()
     probed: list[Probed] = field(default_factory=list)
     failure: Failure | None = None
     notes: list[str] = field(default_factory=list)
@@ -125,10 +127,18 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     speculating = not isinstance(sweep.arms[site.trial.arm].speculation, Off)
     server = Server(site, follower, handle, Meter(site, handle, speculating=speculating))
     loads = {name: (probe, _most(orders.texts[name])) for name, probe in sweep.probes.items()}
-    runner.run(stage("warm_up"), lambda: warm_up(server, loads))
+    runner.run(stage("warm_up"), functools.partial(_warm, server, loads, progress))
     for name, probe in sweep.probes.items():
         ladder = functools.partial(_climb, server, name, probe, orders.texts[name], progress)
         runner.run(stage(f"probe:{name}"), ladder)
+
+
+def _warm(
+    server: Server, loads: Mapping[str, tuple[Stream, Sequence[Text]]], progress: Progress
+) -> str:
+    warmed = warm_up(server, loads)
+    progress.unstable = warmed.unstable
+    return warmed.note
 
 
 def _climb(
@@ -210,6 +220,7 @@ def _record(
         times=tuple(runner.times),
         began=began,
         ended=_now(),
+        unstable=progress.unstable,
     )
     record = build_record(site, orders.secrets, seen)
     for outcome in progress.patches:

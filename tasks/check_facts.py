@@ -53,6 +53,8 @@ class ServerFacts:
     """GPU -> clocks_event_reasons.active, as nvidia-smi prints it, under load."""
     foreign_processes: tuple[str, ...] = ()
     """GPU processes that arrived during the trial, in words."""
+    unstable: tuple[str, ...] = ()
+    """Probes whose warm-up did not settle, in words."""
 
 
 @dataclass(frozen=True)

@@ -94,10 +94,15 @@ def _foreign(s: ServerFacts) -> str | None:
     return "; ".join(s.foreign_processes) or None
 
 
+def _unstable(s: ServerFacts) -> str | None:
+    return "; ".join(s.unstable) or None
+
+
 SERVER_LOOKS: tuple[tuple[str, Callable[[ServerFacts], str | None]], ...] = (
     ("speculation_not_active", _not_active),
     ("speculation_not_asked", _not_asked),
     ("flags_differ", _flags),
     ("clocks_throttled", _clocks),
     ("foreign_gpu_process", _foreign),
+    ("warm_up_not_stable", _unstable),
 )

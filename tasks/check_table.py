@@ -177,9 +177,23 @@ GUARDS: tuple[Guard, ...] = (
         "the GPUs to itself",
         "find out whose it is; repeat the trial when it is gone",
     ),
+    Guard(
+        "warm_up_not_stable",
+        "server",
+        "two windows of warm-up traffic in succession within the probe's tolerance",
+        "find what still changes (kernels that compile, clocks, a neighbour), or warm up longer: "
+        "warm_up.max_windows and max_s",
+    ),
 )
 
 BY_NAME = {guard.name: guard for guard in GUARDS}
 
-PASSING = frozenset({"client_was_the_bottleneck", "clocks_throttled", "foreign_gpu_process"})
+PASSING = frozenset(
+    {
+        "client_was_the_bottleneck",
+        "clocks_throttled",
+        "foreign_gpu_process",
+        "warm_up_not_stable",
+    }
+)
 """Findings of the moment: the same trial may be clean when it is run again."""

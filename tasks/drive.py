@@ -1,8 +1,7 @@
-"""The stages that put traffic on the server: warm_up, and one probe after another."""
+"""Traffic on the server: one closed loop, and one probe at one concurrency."""
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -86,32 +85,6 @@ def payload(text: Text, probe: Stream, *, max_new_tokens: int | None = None) -> 
     return {**prompt, "sampling_params": sampling, "stream": True}
 
 
-def warm_up(server: Server, probes: Mapping[str, tuple[Stream, Sequence[Text]]]) -> str:
-    """Traffic before the first probe, kept apart, at every probe's highest concurrency.
-
-    Two requests per slot by default (pitfalls 14). Filling up and running dry, it passes every
-    smaller batch size too, so that what compiles per size has compiled.
-    """
-    sent = 0
-    for name, (probe, texts) in probes.items():
-        level = max(probe.concurrency)
-        requests = [
-            {
-                "id": f"warm-{index}",
-                "kind": text.kind,
-                "payload": payload(text, probe, max_new_tokens=probe.warm_up.max_new_tokens),
-            }
-            for index, text in zip(
-                range(level * probe.warm_up.per_slot), itertools.cycle(texts), strict=False
-            )
-        ]
-        result = _drive(server, Load("warm_up", f"warm-{name}", probe, requests, level))
-        if result.get("completed", 0) == 0:
-            raise failed("warm_up", "probe_failed", f"no warm-up request of {name} came back")
-        sent += len(requests)
-    return f"{sent} requests"
-
-
 def probe_level(
     server: Server, name: str, probe: Stream, texts: Sequence[Text], level: int
 ) -> Probed:
@@ -131,9 +104,9 @@ def probe_level(
     look = server.meter.before() if claimed else Look()
     follower.listen()
     try:
-        result = _drive(server, Load("probe", job, probe, requests, level))
+        result = drive(server, Load("probe", job, probe, requests, level))
     finally:
-        raw = _fetch_samples(site, job)
+        raw = fetch_samples(site, job)
     heard = follower.heard()
     reading = read_rows(raw.decode(errors="replace").splitlines(), site.host.time_scale)
     if not any(sample.error is None for sample in reading.samples):
@@ -183,7 +156,7 @@ def flush_cache(site: Site, handle: Handle) -> None:
         time.sleep(0.1)
 
 
-def _drive(server: Server, load: Load) -> dict[str, Any]:
+def drive(server: Server, load: Load) -> dict[str, Any]:
     """Runs one closed loop on the host and follows it and the engine at once."""
     site, follower, probe, job = server.site, server.follower, load.probe, load.job
     request = drive_request(
@@ -230,7 +203,7 @@ def _still_writing(poll: Poll, dead_since: float | None) -> bool:
     return dead_since is None or time.monotonic() - dead_since < _LAST_ROWS_S
 
 
-def _fetch_samples(site: Site, job: str) -> bytes:
+def fetch_samples(site: Site, job: str) -> bytes:
     """The raw rows, whole or partial; kept before anything is concluded from them."""
     try:
         raw = site.agent.get(f"{site.folder}/jobs/{job}/samples.jsonl")

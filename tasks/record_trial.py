@@ -44,6 +44,8 @@ class Seen(NamedTuple):
     times: tuple[StageTime, ...]
     began: datetime
     ended: datetime
+    unstable: tuple[str, ...] = ()
+    """Probes whose warm-up did not settle, in words."""
 
 
 def fingerprint(trial: Trial, survey: Survey | None) -> str:

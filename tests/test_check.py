@@ -39,6 +39,14 @@ def test_a_sound_trial_has_no_findings():
     assert names(ServerFacts(speculating=False, speculation_active=False), base) == []
 
 
+def test_a_warm_up_that_did_not_settle_makes_a_trial_suspect():
+    unstable = replace(SERVER, unstable=("load: 48 requests, 2 windows, the last two 31% apart",))
+    (found,) = check(Evidence(unstable, (PROBE,)))
+    assert (found.name, found.where) == ("warm_up_not_stable", "server")
+    assert "31% apart" in found.evidence
+    assert names(replace(SERVER, unstable=()), PROBE) == []
+
+
 TRIPS = [
     ("drafter_not_working", {"accept_length": 1.02}, {"accept_length": 1.03}),
     ("acceptance_too_good", {"accept_length": 3.9}, {"accept_length": 3.89}),
