@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from configs.names import Count, Number, Seconds, Text, Whole
 from configs.problems import WrongKeyError
 from configs.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Sampling(Value):
@@ -99,6 +102,10 @@ class Stream(Value):
     """Only these kinds of text; none: all."""
     concurrency: Annotated[tuple[Count, ...], Field(min_length=1)]
     """The ladder: requests in flight, one measurement each, in one boot."""
+    context_tokens: tuple[Annotated[Whole, Field(ge=0)], ...] = ()
+    """A second ladder, in the same boot: about so many tokens of background text before each
+    question. Every length is measured at every concurrency, under a name of its own
+    (load-ctx2048; 0 is the probe's own name); none: the prompts as they are."""
     requests_per_slot: Count = 10
     """Requests per concurrent slot; fewer than 10 leave little steady state (pitfalls 15)."""
     min_requests: Count = 8
@@ -114,10 +121,14 @@ class Stream(Value):
 
     @model_validator(mode="after")
     def _ladder_without_repeats(self) -> Self:
-        repeated = sorted({c for c in self.concurrency if self.concurrency.count(c) > 1})
-        if repeated:
-            shown = ", ".join(map(str, repeated))
-            raise WrongKeyError("concurrency", f"{shown} stands twice: name each level once")
+        for key, levels in (
+            ("concurrency", self.concurrency),
+            ("context_tokens", self.context_tokens),
+        ):
+            repeated = sorted({level for level in levels if levels.count(level) > 1})
+            if repeated:
+                shown = ", ".join(map(str, repeated))
+                raise WrongKeyError(key, f"{shown} stands twice: name each level once")
         return self
 
     @model_validator(mode="after")
@@ -130,11 +141,38 @@ class Stream(Value):
             )
         if self.random is not None and self.kinds:
             raise WrongKeyError("kinds", "random tokens are of no kind: leave it out")
+        if self.random is not None and self.context_tokens:
+            raise WrongKeyError(
+                "context_tokens", "random tokens take no background: make random.tokens that long"
+            )
         return self
 
     def requests(self, concurrency: int) -> int:
         """How many requests are sent at this concurrency."""
         return max(self.min_requests, concurrency * self.requests_per_slot)
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that every prompt has at least, as far as the probe itself says."""
+        return self.random.tokens if self.random else max(self.context_tokens, default=0)
+
+    def rungs(self, name: str) -> dict[str, Stream]:
+        """The probe once for each prompt length, by the name that its measurements bear."""
+        if not self.context_tokens:
+            return {name: self}
+        return {
+            f"{name}-ctx{tokens}" if tokens else name: self.model_copy(
+                update={"context_tokens": (tokens,)}
+            )
+            for tokens in self.context_tokens
+        }
+
 
 Probe = Stream
+
+
+def rungs_of(probes: Mapping[str, Stream]) -> dict[str, Stream]:
+    """All that is measured in one boot, in order: every probe at each of its prompt lengths."""
+    return {
+        rung: probe for name, whole in probes.items() for rung, probe in whole.rungs(name).items()
+    }

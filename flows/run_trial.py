@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.probe import rungs_of
 from configs.speculation import Off
 from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
 from infra.store import DiskFull, write_json, write_text
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from configs.patch import Patch
     from configs.probe import Stream
+    from configs.sweep import Sweep
     from flows.stages import Runner
     from tasks.drive import Text
     from tasks.launch import Secrets
@@ -126,9 +128,10 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     )
     speculating = not isinstance(sweep.arms[site.trial.arm].speculation, Off)
     server = Server(site, follower, handle, Meter(site, handle, speculating=speculating))
-    loads = {name: (probe, _most(orders.texts[name])) for name, probe in sweep.probes.items()}
+    probes = rungs_of(sweep.probes)
+    loads = _longest(sweep, orders)
     runner.run(stage("warm_up"), functools.partial(_warm, server, loads, progress))
-    for name, probe in sweep.probes.items():
+    for name, probe in probes.items():
         ladder = functools.partial(_climb, server, name, probe, orders.texts[name], progress)
         runner.run(stage(f"probe:{name}"), ladder)
 
@@ -154,8 +157,14 @@ def _climb(
     return f"{len(probe.concurrency)} levels"
 
 
-def _most(texts: Mapping[int, list[Text]]) -> list[Text]:
-    return texts[max(texts)]
+def _longest(sweep: Sweep, orders: Orders) -> dict[str, tuple[Stream, list[Text]]]:
+    """What each probe is warmed up with: its longest prompts, at its highest concurrency."""
+    found = {}
+    for name, whole in sweep.probes.items():
+        rung, probe = max(whole.rungs(name).items(), key=lambda item: item[1].prompt_tokens)
+        texts = orders.texts[rung]
+        found[name] = (probe, texts[max(texts)])
+    return found
 
 
 def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None:

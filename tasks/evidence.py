@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from configs.probe import rungs_of
 from configs.speculation import most_drafts
 from tasks.check_facts import DecodeFacts, Evidence, ProbeFacts, ServerFacts
 from tasks.decode_log import DecodeLog
@@ -42,7 +43,7 @@ def probe_facts(site: Site, seen: Seen) -> list[ProbeFacts]:
 
 def _one(site: Site, seen: Seen, probed: Probed) -> ProbeFacts:
     measured = probed.measurement
-    probe = site.sweep.probes[measured.probe]
+    probe = rungs_of(site.sweep.probes)[measured.probe]
     claimed = measured.counts_from != "not_claimed"
     if not claimed:  # loops are a matter of acceptance too: answers to noise do loop
         measured = measured.model_copy(update={"unique_ngram_ratio": None})

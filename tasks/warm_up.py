@@ -38,11 +38,27 @@ def warm_up(server: Server, probes: Mapping[str, tuple[Stream, Sequence[Text]]])
     with the fixed part, so that a server that is settled costs no second client.
 
     Raises:
-        StageFailedError: No request of a probe came back, or the engine died.
+        StageFailedError: The prompts do not fit into the server's context, no request of a probe
+            came back, or the engine died.
     """
+    _must_fit(server, probes)
     ways = [_warm(server, name, probe, texts) for name, (probe, texts) in probes.items()]
     note = "; ".join(way.note for way in ways)
     return Warmed(note, tuple(said for way in ways for said in way.unstable))
+
+
+def _must_fit(server: Server, probes: Mapping[str, tuple[Stream, Sequence[Text]]]) -> None:
+    """Refuses, before any traffic, what the server would refuse request by request."""
+    limit = server.follower.start.facts().context_len
+    for name, (probe, _) in probes.items():
+        prompt, answer = probe.prompt_tokens, probe.sampling.max_new_tokens
+        if limit is not None and prompt and prompt + answer > limit:
+            raise failed(
+                "warm_up",
+                "context_too_long",
+                f"probe {name}: {prompt} tokens before the question and {answer} of an answer do "
+                f"not fit into the server's context of {limit} tokens",
+            )
 
 
 def _warm(server: Server, name: str, probe: Stream, texts: Sequence[Text]) -> Warmed:

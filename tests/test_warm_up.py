@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with sweeping.ground(tmp_path_factory.mktemp("warm"), time_scale=2.0) as made:
+    with sweeping.ground(tmp_path_factory.mktemp("warm")) as made:
         yield made
 
 

@@ -1,4 +1,4 @@
-"""Acceptance on the pretend host, from wherever its engine counts: requests, counters, averages."""
+"""Kinds of traffic on the pretend host, and acceptance from wherever its engine counts."""
 
 from __future__ import annotations
 
@@ -80,6 +80,33 @@ def test_random_tokens_give_throughput_only(ground: Ground) -> None:
     assert {finding.name for finding in record.findings} <= {"client_was_the_bottleneck"}
     report = (ground.latest("noise").path / "report" / "report.md").read_text()
     assert "random-token prompts: throughput only" in report
+
+
+def with_contexts(*tokens: int) -> Sweep:
+    sweep = asked("lengths")
+    probe = sweep.probes["load"].model_copy(update={"context_tokens": tokens})
+    return sweep.model_copy(update={"probes": {"load": probe}})
+
+
+def test_every_prompt_length_is_measured_in_one_boot(ground: Ground) -> None:
+    record = tried(ground, "requests", with_contexts(0, 512))
+    plain, longer = record.measurements
+    assert (plain.probe, longer.probe) == ("load", "load-ctx512")
+    assert plain.prompt_tokens is not None
+    assert longer.prompt_tokens is not None
+    more = (longer.prompt_tokens - plain.prompt_tokens) / longer.completed
+    assert 400 < more < 700
+    assert longer.cached_tokens == 0
+    assert [s.name for s in record.stages].count("launch") == 1
+    assert "cached_prompts" not in {finding.name for finding in record.findings}
+
+
+def test_prompts_that_do_not_fit_are_refused_before_any_traffic(ground: Ground) -> None:
+    record = ground.trial(with_contexts(0, 270_000)).record
+    assert record.failure is not None
+    assert (record.failure.stage, record.failure.failure_class) == ("warm_up", "context_too_long")
+    assert "context of 262144 tokens" in record.failure.message
+    assert record.measurements == ()
 
 
 def test_an_average_that_goes_back_further_is_not_used(ground: Ground) -> None:
