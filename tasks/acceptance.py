@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from tasks.clusters import Part, ratio_interval
+from tasks.prompts import base_id
 from tasks.record import KindAcceptance
 
 if TYPE_CHECKING:
@@ -126,10 +128,11 @@ def parts(samples: Sequence[Sample]) -> tuple[KindAcceptance, ...]:
 
 def by_kind(samples: Iterable[Sample]) -> tuple[KindAcceptance, ...]:
     """Acceptance for each kind of text, in order of first appearance."""
-    groups: dict[str, list[tuple[int, int]]] = {}
+    groups: dict[str, list[Part]] = {}
     for s in samples:
         if s.verify_steps and s.accepted is not None:
-            groups.setdefault(s.kind, []).append((s.verify_steps, s.accepted))
+            part = Part(base_id(s.id), s.accepted, s.verify_steps)
+            groups.setdefault(s.kind, []).append(part)
     return tuple(_group(name, counts) for name, counts in groups.items())
 
 
@@ -142,11 +145,11 @@ def by_part(samples: Sequence[Sample]) -> tuple[KindAcceptance, ...]:
     the output's end cuts it. Empty when fewer than half of the requests can be read so.
     """
     speculated = [s for s in samples if s.verify_steps]
-    readable = [steps for s in speculated if len(steps := _steps(s)) > 1]
+    readable = [(s.id, steps) for s in speculated if len(steps := _steps(s)) > 1]
     if not readable or len(readable) < PARTS_SHARE * len(speculated):
         return ()
-    halves: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
-    for steps in readable:
+    halves: tuple[list[Part], list[Part]] = ([], [])
+    for name, steps in readable:
         total = sum(steps)
         seen = 0
         parts: tuple[list[int], list[int]] = ([], [])
@@ -154,11 +157,11 @@ def by_part(samples: Sequence[Sample]) -> tuple[KindAcceptance, ...]:
             parts[2 * seen >= total].append(tokens)
             seen += tokens
         for half, part in zip(halves, parts, strict=True):
-            half.append((len(part), sum(part) - len(part)))
+            half.append(Part(base_id(name), sum(part) - len(part), len(part)))
     return tuple(
         _group(name, half)
         for name, half in zip((FIRST_HALF, SECOND_HALF), halves, strict=True)
-        if sum(n for n, _ in half)
+        if sum(part.denominator for part in half)
     )
 
 
@@ -171,14 +174,19 @@ def _steps(sample: Sample) -> list[int]:
     return sizes[:-1] if all(size >= 1 for size in sizes) else []
 
 
-def _group(name: str, counts: Sequence[tuple[int, int]]) -> KindAcceptance:
-    steps, accepted = sum(n for n, _ in counts), sum(a for _, a in counts)
+def _group(name: str, found: Sequence[Part]) -> KindAcceptance:
+    """Sums, and an interval over prompts: a repeated prompt is no further evidence."""
+    steps = sum(int(part.denominator) for part in found)
+    accepted = sum(int(part.numerator) for part in found)
+    interval = ratio_interval(found)
     return KindAcceptance(
         name=name,
-        requests=len(counts),
+        requests=len(found),
         verify_steps=steps,
         accepted=accepted,
         accept_length=1.0 + accepted / steps,
+        low=max(1.0, 1.0 + interval[0]) if interval else None,
+        high=1.0 + interval[1] if interval else None,
     )
 
 

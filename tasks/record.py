@@ -101,6 +101,10 @@ class KindAcceptance(Value):
     accepted: int
     accept_length: float
     """Tokens per verify step, the bonus token included."""
+    low: float | None = None
+    """95 % interval of the accept length over prompts as clusters (tasks/clusters); None with
+    fewer than three different prompts."""
+    high: float | None = None
 
 
 class Measurement(Value):
