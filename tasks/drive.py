@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _MARGIN_S = 30.0
 _QUIET_S = 1.0
 _LAST_ROWS_S = 1.0
+FLUSH_S = 10.0
+_NO_SUCH_PATH = (401, 403, 404, 405)
 
 
 class Text(NamedTuple):
@@ -139,9 +141,10 @@ def flush_cache(site: Site, handle: Handle) -> None:
     """Empties the prefix cache; SGLang answers 400 while requests run, so it is asked again.
 
     Raises:
-        StageFailedError: The cache could not be emptied within ten seconds.
+        StageFailedError: The cache could not be emptied within ten seconds, or the server does
+            not know how; a probe that was meant to be cold is not measured warm.
     """
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + FLUSH_S
     while True:
         try:
             answer = http(site, handle, "POST", "/flush_cache")
@@ -149,9 +152,12 @@ def flush_cache(site: Site, handle: Handle) -> None:
             answer = {"status": 0, "body": str(refusal)}
         if answer["status"] == 200:
             return
-        if time.monotonic() > deadline:
+        if answer["status"] in _NO_SUCH_PATH or time.monotonic() > deadline:
             raise failed(
-                "probe", "probe_failed", f"/flush_cache: {answer['status']} {answer['body']}"
+                "probe",
+                "probe_failed",
+                f"the prefix cache was not emptied before the probe (/flush_cache: "
+                f"{answer['status']} {answer['body'].strip()[:200]}); flush: false measures warm",
             )
         time.sleep(0.1)
 
