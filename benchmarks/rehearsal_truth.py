@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from configs.probe import rungs_of
 from configs.sweep import Sweep
 from infra.rehearsal.forecast import forecast
 from infra.rehearsal.truth import DRAFTERS, Arm
@@ -34,7 +35,7 @@ def main(run: Path) -> None:
         if record.status != "ok":
             continue
         for measured in record.measurements:
-            probe = sweep.probes[measured.probe]
+            probe = rungs_of(sweep.probes)[measured.probe]
             wanted = forecast(
                 arm_of(sweep, record),
                 measured.concurrency,

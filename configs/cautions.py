@@ -32,6 +32,7 @@ def warnings(sweep: Sweep) -> list[Said]:
         *_graph_limits(sweep),
         *_acceptance(sweep),
         *_few_prompts(sweep),
+        *_random_tokens(sweep),
         *_overwritten(sweep),
         *_shell_characters(sweep),
         *_one_block(sweep),
@@ -69,7 +70,7 @@ def _acceptance(sweep: Sweep) -> Iterator[Said]:
         return
     for name, probe in sweep.probes.items():
         tokens = probe.sampling.max_new_tokens
-        if tokens < _FEW_STEPS:
+        if tokens < _FEW_STEPS and probe.random is None:
             yield Said(
                 f"probes.{name}.sampling.max_new_tokens",
                 f"{tokens} output tokens are fewer than {_FEW_STEPS} decode steps: the acceptance "
@@ -80,11 +81,28 @@ def _acceptance(sweep: Sweep) -> Iterator[Said]:
 def _few_prompts(sweep: Sweep) -> Iterator[Said]:
     for name, probe in sweep.probes.items():
         least = min(probe.requests(c) for c in probe.concurrency)
-        if least < _FEW_PROMPTS:
+        if least < _FEW_PROMPTS and probe.random is None:
             yield Said(
                 f"probes.{name}.min_requests",
                 f"{least} prompts say nothing about a drafter: acceptance depends on the text; "
                 f"use at least {_FEW_PROMPTS}",
+            )
+
+
+def _random_tokens(sweep: Sweep) -> Iterator[Said]:
+    for name, probe in sweep.probes.items():
+        drawn = probe.random
+        if drawn is None:
+            continue
+        yield Said(
+            f"probes.{name}.prompts",
+            "random token prompts say little about acceptance: throughput only, no acceptance is "
+            "claimed",
+        )
+        if drawn.range_ratio < 1:
+            yield Said(
+                f"probes.{name}.random.range_ratio",
+                f"range ratio {drawn.range_ratio} makes lengths {drawn.shortest}..{drawn.tokens}",
             )
 
 

@@ -32,7 +32,7 @@ __all__ = ["Said", "arm_flags", "host_problems", "looks_secret", "problems", "wa
 
 _LONGEST_ID: Final = 150  # of a trial, which becomes a folder
 _MOST_TRIALS: Final = 20_000
-_RANDOM: Final = {"random", "random-ids"}
+_RANDOM_ELSEWHERE: Final = {"random-ids", "random_ids"}
 # Set by the product for every engine: without them its processes could not be found again.
 _OURS: Final = {"SPT_NOENV", "PYTHONUNBUFFERED"}
 
@@ -46,9 +46,15 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
         *_environments(sweep),
         *_paths(sweep),
         *_prompts(sweep),
+        *_rungs(sweep),
     ]
     if not found:  # the rest relies on all of that
-        found += [*unfairness(sweep), *_limits(sweep), *(_on_host(sweep, host) if host else ())]
+        found += [
+            *unfairness(sweep),
+            *_limits(sweep),
+            *_contexts(sweep),
+            *(_on_host(sweep, host) if host else ()),
+        ]
     return found
 
 
@@ -158,12 +164,40 @@ def _paths(sweep: Sweep) -> Iterator[Said]:
 
 def _prompts(sweep: Sweep) -> Iterator[Said]:
     for name, probe in sweep.probes.items():
-        if probe.prompts in _RANDOM:
+        if probe.prompts in _RANDOM_ELSEWHERE:
             yield Said(
                 f"probes.{name}.prompts",
-                "random token prompts say little about acceptance and are not made here: name a "
-                "set (mixed) or a JSONL file of your own",
+                f"{probe.prompts} is another program's word: write prompts: random and "
+                "random: {tokens: 512}",
             )
+
+
+def _rungs(sweep: Sweep) -> Iterator[Said]:
+    """The rungs of a ladder of prompt lengths are named after their probe."""
+    for name, probe in sweep.probes.items():
+        for taken in set(probe.rungs(name)) & (set(sweep.probes) - {name}):
+            yield Said(
+                f"probes.{name}.context_tokens",
+                f"one of its lengths is measured as {taken}, and so is another probe: rename it",
+            )
+
+
+def _contexts(sweep: Sweep) -> Iterator[Said]:
+    """Prompts that do not fit into the context that the server is started with."""
+    said: dict[Said, None] = {}
+    for levels in single_changes(sweep):
+        for arm in sweep.arms:
+            limit = whole_flag(arm_flags(sweep, arm, levels), "context-length")
+            for name, probe in sweep.probes.items():
+                prompt, answer = probe.prompt_tokens, probe.sampling.max_new_tokens
+                if limit is not None and prompt and prompt + answer > limit:
+                    key = "random.tokens" if probe.random else "context_tokens"
+                    message = (
+                        f"{prompt} tokens before the question and {answer} of an answer do not "
+                        f"fit into context-length {limit}: lower them, or raise it"
+                    )
+                    said[Said(f"probes.{name}.{key}", message)] = None
+    yield from said
 
 
 def _limits(sweep: Sweep) -> Iterator[Said]:

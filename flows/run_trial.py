@@ -8,26 +8,30 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.probe import rungs_of
 from configs.speculation import Off
 from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
 from infra.store import DiskFull, write_json, write_text
 from tasks.contact import IF_KILLED
 from tasks.drafter_host import check_drafter
-from tasks.drive import Probed, Server, probe_level, warm_up
+from tasks.drive import Probed, Server, probe_level
 from tasks.follow import Follower
 from tasks.launch import Handle, launch
+from tasks.meter import Meter
 from tasks.patch_host import clear_pycache, patch
 from tasks.prepare import Survey, claim, clean_gpus, facts_to_keep, survey
 from tasks.record_trial import Seen, build_record
 from tasks.tear_down import let_go, tear_down
 from tasks.venue import Site, StageFailedError, failed
 from tasks.wait_ready import Ready, verify, wait_ready
+from tasks.warm_up import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from configs.patch import Patch
     from configs.probe import Stream
+    from configs.sweep import Sweep
     from flows.stages import Runner
     from tasks.drive import Text
     from tasks.launch import Secrets
@@ -60,6 +64,7 @@ class Progress:
     ready: Ready | None = None
     info: ServerInfo | None = None
     effective: dict[str, str] = field(default_factory=dict)
+    unstable: tuple[str, ...] = ()
     probed: list[Probed] = field(default_factory=list)
     failure: Failure | None = None
     notes: list[str] = field(default_factory=list)
@@ -121,12 +126,22 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     progress.info, progress.effective = runner.run(
         stage("verify"), lambda: verify(site, follower, handle)
     )
-    server = Server(site, follower, handle)
-    loads = {name: (probe, _most(orders.texts[name])) for name, probe in sweep.probes.items()}
-    runner.run(stage("warm_up"), lambda: warm_up(server, loads))
-    for name, probe in sweep.probes.items():
+    speculating = not isinstance(sweep.arms[site.trial.arm].speculation, Off)
+    server = Server(site, follower, handle, Meter(site, handle, speculating=speculating))
+    probes = rungs_of(sweep.probes)
+    loads = _longest(sweep, orders)
+    runner.run(stage("warm_up"), functools.partial(_warm, server, loads, progress))
+    for name, probe in probes.items():
         ladder = functools.partial(_climb, server, name, probe, orders.texts[name], progress)
         runner.run(stage(f"probe:{name}"), ladder)
+
+
+def _warm(
+    server: Server, loads: Mapping[str, tuple[Stream, Sequence[Text]]], progress: Progress
+) -> str:
+    warmed = warm_up(server, loads)
+    progress.unstable = warmed.unstable
+    return warmed.note
 
 
 def _climb(
@@ -142,8 +157,14 @@ def _climb(
     return f"{len(probe.concurrency)} levels"
 
 
-def _most(texts: Mapping[int, list[Text]]) -> list[Text]:
-    return texts[max(texts)]
+def _longest(sweep: Sweep, orders: Orders) -> dict[str, tuple[Stream, list[Text]]]:
+    """What each probe is warmed up with: its longest prompts, at its highest concurrency."""
+    found = {}
+    for name, whole in sweep.probes.items():
+        rung, probe = max(whole.rungs(name).items(), key=lambda item: item[1].prompt_tokens)
+        texts = orders.texts[rung]
+        found[name] = (probe, texts[max(texts)])
+    return found
 
 
 def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None:
@@ -209,6 +230,7 @@ def _record(
         began=began,
         ended=_now(),
         clock=progress.follower.clock.span() if progress.follower else None,
+        unstable=progress.unstable,
     )
     record = build_record(site, orders.secrets, seen)
     for outcome in progress.patches:

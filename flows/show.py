@@ -12,6 +12,7 @@ from rich.text import Text
 
 from configs.layers import reference_levels
 from configs.plan import combinations
+from configs.probe import rungs_of
 from configs.rules import arm_flags, looks_secret
 from tasks.decision import leading_cells
 from tasks.launch import engine_argv, engine_env, flag_words
@@ -43,6 +44,7 @@ def plan_text(question: Question) -> RenderableType:
         Text("\nSettings: command, and what differs from the baseline", style="bold"),
     ]
     parts += _settings(question)
+    parts += [Text("\nTraffic of every trial", style="bold"), *_traffic(question)]
     parts += [Text("\nTouched on the host", style="bold"), *_touched(question)]
     parts += [Text("\nTrials, in this order", style="bold"), _trials(question)]
     parts += [Text("")] if question.warnings else []
@@ -137,6 +139,23 @@ def _difference(question: Question, host: Host, arm: str, levels: dict[str, str]
     for word in here:
         if word not in before:
             yield Text(f"  + {word}", style="green")
+
+
+def _traffic(question: Question) -> Iterator[Text]:
+    """Every measurement of a boot, by the name that it bears in the record."""
+    for name, probe in rungs_of(question.sweep.probes).items():
+        what = f"prompts {probe.prompts}"
+        if probe.random is not None:
+            shortest, longest = probe.random.shortest, probe.random.tokens
+            lengths = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
+            what = f"{lengths} random tokens (throughput only)"
+        elif probe.prompt_tokens:
+            what += f" behind about {probe.prompt_tokens} tokens of background"
+        users = ", ".join(map(str, probe.concurrency))
+        yield from _item(
+            f"{name}: {what}, at most {probe.sampling.max_new_tokens} tokens of answer, at {users} "
+            f"user{'s' if users != '1' else ''}"
+        )
 
 
 def _touched(question: Question) -> Iterator[Text]:

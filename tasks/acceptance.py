@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from tasks.clusters import Part, ratio_interval
+from tasks.prompts import base_id
 from tasks.record import KindAcceptance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tasks.record import Sample
+    from tasks.record import CountsFrom, Sample
 
 FIRST_HALF = "output: first half"
 SECOND_HALF = "output: second half"
@@ -28,12 +30,19 @@ class CounterCounts(NamedTuple):
     accepted: int
     proposed: int | None = None
     histogram: tuple[int, ...] | None = None
+    source: Literal["counters", "server_average"] = "counters"
+    """``server_average``: derived from the average accept length that the server shows."""
+
+    @property
+    def accept_length(self) -> float | None:
+        """1 + accepted / verify steps; None without a step."""
+        return 1.0 + self.accepted / self.verify_steps if self.verify_steps else None
 
 
 class Acceptance(NamedTuple):
     """Acceptance over a probe; None is unknown."""
 
-    source: Literal["requests", "counters", "none"]
+    source: CountsFrom
     verify_steps: int | None = None
     accepted: int | None = None
     proposed: int | None = None
@@ -54,6 +63,10 @@ class Acceptance(NamedTuple):
         return self.accepted / self.proposed
 
 
+NOT_CLAIMED = Acceptance("not_claimed")
+"""Of random tokens: what was accepted there says nothing about text."""
+
+
 def of_probe(samples: Sequence[Sample], counters: CounterCounts | None = None) -> Acceptance:
     """Acceptance over completed requests; from the engine's counters where requests say nothing.
 
@@ -70,7 +83,13 @@ def of_probe(samples: Sequence[Sample], counters: CounterCounts | None = None) -
             _add_histograms([s.histogram for s in counted]),
         )
     if counters is not None:
-        return Acceptance("counters", *counters)
+        return Acceptance(
+            counters.source,
+            counters.verify_steps,
+            counters.accepted,
+            counters.proposed,
+            counters.histogram,
+        )
     return Acceptance("none")
 
 
@@ -102,12 +121,18 @@ def conditional(shares: Sequence[float] | None) -> tuple[float, ...] | None:
     return tuple(now / prior for now, prior in zip(shares, before, strict=True) if prior > 0)
 
 
+def parts(samples: Sequence[Sample]) -> tuple[KindAcceptance, ...]:
+    """Acceptance by kind of text, then by half of the output."""
+    return (*by_kind(samples), *by_part(samples))
+
+
 def by_kind(samples: Iterable[Sample]) -> tuple[KindAcceptance, ...]:
     """Acceptance for each kind of text, in order of first appearance."""
-    groups: dict[str, list[tuple[int, int]]] = {}
+    groups: dict[str, list[Part]] = {}
     for s in samples:
         if s.verify_steps and s.accepted is not None:
-            groups.setdefault(s.kind, []).append((s.verify_steps, s.accepted))
+            part = Part(base_id(s.id), s.accepted, s.verify_steps)
+            groups.setdefault(s.kind, []).append(part)
     return tuple(_group(name, counts) for name, counts in groups.items())
 
 
@@ -120,11 +145,11 @@ def by_part(samples: Sequence[Sample]) -> tuple[KindAcceptance, ...]:
     the output's end cuts it. Empty when fewer than half of the requests can be read so.
     """
     speculated = [s for s in samples if s.verify_steps]
-    readable = [steps for s in speculated if len(steps := _steps(s)) > 1]
+    readable = [(s.id, steps) for s in speculated if len(steps := _steps(s)) > 1]
     if not readable or len(readable) < PARTS_SHARE * len(speculated):
         return ()
-    halves: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
-    for steps in readable:
+    halves: tuple[list[Part], list[Part]] = ([], [])
+    for name, steps in readable:
         total = sum(steps)
         seen = 0
         parts: tuple[list[int], list[int]] = ([], [])
@@ -132,11 +157,11 @@ def by_part(samples: Sequence[Sample]) -> tuple[KindAcceptance, ...]:
             parts[2 * seen >= total].append(tokens)
             seen += tokens
         for half, part in zip(halves, parts, strict=True):
-            half.append((len(part), sum(part) - len(part)))
+            half.append(Part(base_id(name), sum(part) - len(part), len(part)))
     return tuple(
         _group(name, half)
         for name, half in zip((FIRST_HALF, SECOND_HALF), halves, strict=True)
-        if sum(n for n, _ in half)
+        if sum(part.denominator for part in half)
     )
 
 
@@ -149,14 +174,19 @@ def _steps(sample: Sample) -> list[int]:
     return sizes[:-1] if all(size >= 1 for size in sizes) else []
 
 
-def _group(name: str, counts: Sequence[tuple[int, int]]) -> KindAcceptance:
-    steps, accepted = sum(n for n, _ in counts), sum(a for _, a in counts)
+def _group(name: str, found: Sequence[Part]) -> KindAcceptance:
+    """Sums, and an interval over prompts: a repeated prompt is no further evidence."""
+    steps = sum(int(part.denominator) for part in found)
+    accepted = sum(int(part.numerator) for part in found)
+    interval = ratio_interval(found)
     return KindAcceptance(
         name=name,
-        requests=len(counts),
+        requests=len(found),
         verify_steps=steps,
         accepted=accepted,
         accept_length=1.0 + accepted / steps,
+        low=max(1.0, 1.0 + interval[0]) if interval else None,
+        high=1.0 + interval[1] if interval else None,
     )
 
 

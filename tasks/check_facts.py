@@ -63,6 +63,8 @@ class ServerFacts:
     """GPU processes that arrived during the trial, in words."""
     clock: Span | None = None
     """The trial's time on the host's clock and on ours."""
+    unstable: tuple[str, ...] = ()
+    """Probes whose warm-up did not settle, in words."""
 
 
 @dataclass(frozen=True)

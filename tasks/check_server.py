@@ -75,10 +75,15 @@ def _foreign(s: ServerFacts, _limits: Limits) -> str | None:
     return "; ".join(s.foreign_processes) or None
 
 
+def _unstable(s: ServerFacts, _limits: Limits) -> str | None:
+    return "; ".join(s.unstable) or None
+
+
 SERVER_LOOKS: tuple[tuple[str, Callable[[ServerFacts, Limits], str | None]], ...] = (
     ("speculation_not_active", _not_active),
     ("speculation_not_asked", _not_asked),
     ("flags_differ", _flags),
     ("host_clock_off", _clock),
     ("foreign_gpu_process", _foreign),
+    ("warm_up_not_stable", _unstable),
 )

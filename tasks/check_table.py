@@ -196,11 +196,25 @@ GUARDS: tuple[Guard, ...] = (
         "a virtual machine that was paused or moved, or a broken clock source: ask who runs the "
         "host, and repeat the trial",
     ),
+    Guard(
+        "warm_up_not_stable",
+        "server",
+        "Speed or acceptance still changed when the probes began.",
+        "two windows of warm-up traffic in succession within the probe's tolerance",
+        "find what still changes (kernels that compile, clocks, a neighbour), or warm up longer: "
+        "warm_up.max_windows and max_s",
+    ),
 )
 
 BY_NAME = {guard.name: guard for guard in GUARDS}
 
 PASSING = frozenset(
-    {"client_was_the_bottleneck", "clocks_throttled", "foreign_gpu_process", "host_clock_off"}
+    {
+        "client_was_the_bottleneck",
+        "clocks_throttled",
+        "foreign_gpu_process",
+        "host_clock_off",
+        "warm_up_not_stable",
+    }
 )
 """Findings of the moment: the same trial may be clean when it is run again."""

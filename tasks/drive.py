@@ -1,8 +1,7 @@
-"""The stages that put traffic on the server: warm_up, and one probe after another."""
+"""Traffic on the server: one closed loop, and one probe at one concurrency."""
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,14 +9,15 @@ from configs.speculation import Off, most_drafts
 from configs.values import Value
 from infra.errors import AgentRefusal
 from infra.store import write_json
+from tasks.counter_counts import Answered, Told, disagreement
 from tasks.failures import failure_of
 from tasks.gpu_look import GpuLook, read_look
 from tasks.measure import measure
+from tasks.meter import Look
 from tasks.odd_answers import odd_answers
 from tasks.prepare import facts_to_keep
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
-from tasks.server_info import read_server_info
 from tasks.venue import failed
 from tasks.wait_ready import drive_request, http
 
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from infra.host_agent import Poll
     from tasks.follow import Follower
     from tasks.launch import Handle
-    from tasks.prompts import Prompt
+    from tasks.meter import Meter
     from tasks.venue import Site
 
 _MARGIN_S = 30.0
 _QUIET_S = 1.0
 _LAST_ROWS_S = 1.0
+FLUSH_S = 10.0
+_NO_SUCH_PATH = (401, 403, 404, 405)
 
 
 class Text(NamedTuple):
@@ -42,14 +44,17 @@ class Text(NamedTuple):
     id: str
     kind: str
     text: str
+    ids: tuple[int, ...] | None = None
+    """Token ids, sent instead of the text."""
 
 
 class Server(NamedTuple):
-    """A server that is up, and who watches it."""
+    """A server that is up, who watches it, and who looks at its counters."""
 
     site: Site
     follower: Follower
     handle: Handle
+    meter: Meter
 
 
 class Load(NamedTuple):
@@ -74,7 +79,7 @@ class Probed(Value):
     """What nvidia-smi said while the last requests ran."""
 
 
-def payload(text: str, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
+def payload(text: Text, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
     """The body of one /generate request."""
     sampling: dict[str, Any] = {
         "temperature": probe.sampling.temperature,
@@ -84,33 +89,8 @@ def payload(text: str, probe: Stream, *, max_new_tokens: int | None = None) -> d
         sampling["top_p"] = probe.sampling.top_p
     if probe.sampling.ignore_eos:
         sampling["ignore_eos"] = True
-    return {"text": text, "sampling_params": sampling, "stream": True}
-
-
-def warm_up(server: Server, probes: Mapping[str, tuple[Stream, Sequence[Text]]]) -> str:
-    """Traffic before the first probe, kept apart, at every probe's highest concurrency.
-
-    Two requests per slot by default (pitfalls 14). Filling up and running dry, it passes every
-    smaller batch size too, so that what compiles per size has compiled.
-    """
-    sent = 0
-    for name, (probe, texts) in probes.items():
-        level = max(probe.concurrency)
-        requests = [
-            {
-                "id": f"warm-{index}",
-                "kind": text.kind,
-                "payload": payload(text.text, probe, max_new_tokens=probe.warm_up.max_new_tokens),
-            }
-            for index, text in zip(
-                range(level * probe.warm_up.per_slot), itertools.cycle(texts), strict=False
-            )
-        ]
-        result = _drive(server, Load("warm_up", f"warm-{name}", probe, requests, level))
-        if result.get("completed", 0) == 0:
-            raise failed("warm_up", "probe_failed", f"no warm-up request of {name} came back")
-        sent += len(requests)
-    return f"{sent} requests"
+    prompt = {"text": text.text} if text.ids is None else {"input_ids": text.ids}
+    return {**prompt, "sampling_params": sampling, "stream": True}
 
 
 def probe_level(
@@ -125,20 +105,25 @@ def probe_level(
     if probe.flush:
         flush_cache(site, server.handle)
     requests = [
-        {"id": text.id, "kind": text.kind, "payload": payload(text.text, probe)} for text in texts
+        {"id": text.id, "kind": text.kind, "payload": payload(text, probe)} for text in texts
     ]
     job = f"probe-{name}-c{level}"
+    claimed = probe.random is None
+    look = server.meter.before() if claimed else Look()
     follower.listen()
     try:
-        result = _drive(server, Load("probe", job, probe, requests, level))
+        result = drive(server, Load("probe", job, probe, requests, level))
     finally:
-        raw = _fetch_samples(site, job)
+        raw = fetch_samples(site, job)
     heard = follower.heard()
     reading = read_rows(raw.decode(errors="replace").splitlines(), site.host.time_scale)
     if not any(sample.error is None for sample in reading.samples):
         errors = sorted({sample.error or "" for sample in reading.samples})
         raise failed("probe", "probe_failed", f"{name} c{level}: no request came back: {errors}")
     speculation = site.sweep.arms[site.trial.arm].speculation
+    said = server.meter.info()
+    told = server.meter.after(look, Answered.of(reading.samples), said) if claimed else Told()
+    server.meter.heard(reading.samples)
     measurement = measure(
         reading.samples,
         name,
@@ -146,14 +131,18 @@ def probe_level(
         not isinstance(speculation, Off),
         _client(result, site.host.time_scale),
         draft_steps=most_drafts(speculation) or None,
+        counters=told.counts,
         requested=len(requests),
+        claimed=claimed,
     )
-    said = read_server_info(http(site, server.handle, "GET", "/server_info")["body"])
+    beside = {"server_accept_length": said.accept_len if claimed else None}
     return Probed(
-        measurement=measurement.model_copy(update={"server_accept_length": said.accept_len}),
+        measurement=measurement.model_copy(update=beside),
         log=heard.decode(errors="replace"),
         remarks=(
             *reading.notes,
+            *told.remarks,
+            *disagreement(measurement),
             *odd_answers(reading.samples, probe.sampling.max_new_tokens),
         ),
         gpus=_look(site, job, result),
@@ -164,9 +153,10 @@ def flush_cache(site: Site, handle: Handle) -> None:
     """Empties the prefix cache; SGLang answers 400 while requests run, so it is asked again.
 
     Raises:
-        StageFailedError: The cache could not be emptied within ten seconds.
+        StageFailedError: The cache could not be emptied within ten seconds, or the server does
+            not know how; a probe that was meant to be cold is not measured warm.
     """
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + FLUSH_S
     while True:
         try:
             answer = http(site, handle, "POST", "/flush_cache")
@@ -174,14 +164,17 @@ def flush_cache(site: Site, handle: Handle) -> None:
             answer = {"status": 0, "body": str(refusal)}
         if answer["status"] == 200:
             return
-        if time.monotonic() > deadline:
+        if answer["status"] in _NO_SUCH_PATH or time.monotonic() > deadline:
             raise failed(
-                "probe", "probe_failed", f"/flush_cache: {answer['status']} {answer['body']}"
+                "probe",
+                "probe_failed",
+                f"the prefix cache was not emptied before the probe (/flush_cache: "
+                f"{answer['status']} {answer['body'].strip()[:200]}); flush: false measures warm",
             )
         time.sleep(0.1)
 
 
-def _drive(server: Server, load: Load) -> dict[str, Any]:
+def drive(server: Server, load: Load) -> dict[str, Any]:
     """Runs one closed loop on the host and follows it and the engine at once."""
     site, follower, probe, job = server.site, server.follower, load.probe, load.job
     request = drive_request(
@@ -229,7 +222,7 @@ def _still_writing(poll: Poll, dead_since: float | None) -> bool:
     return dead_since is None or time.monotonic() - dead_since < _LAST_ROWS_S
 
 
-def _fetch_samples(site: Site, job: str) -> bytes:
+def fetch_samples(site: Site, job: str) -> bytes:
     """The raw rows, whole or partial; kept before anything is concluded from them."""
     try:
         raw = site.agent.get(f"{site.folder}/jobs/{job}/samples.jsonl")
@@ -260,10 +253,3 @@ def _client(result: Mapping[str, Any], time_scale: float) -> ClientHealth | None
         cpu_s=float(client["cpu_s"]),
         cpu_share=float(client["cpu_share"]),
     )
-
-
-def texts_for(prompts: Sequence[Prompt], rendered: Sequence[str]) -> list[Text]:
-    """Prompts with their rendered texts."""
-    return [
-        Text(prompt.id, prompt.kind, text) for prompt, text in zip(prompts, rendered, strict=True)
-    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from configs.probe import rungs_of
 from configs.speculation import most_drafts
 from tasks.check_facts import DecodeFacts, Evidence, ProbeFacts, ServerFacts
 from tasks.decode_lines import DecodeSample, read_statistics
@@ -39,6 +40,7 @@ def server_facts(seen: Seen, flags: dict[str, FlagValue]) -> ServerFacts:
         effective=seen.effective,
         foreign_processes=arrivals((_place(probed), probed.gpus) for probed in seen.probed),
         clock=seen.clock,
+        unstable=seen.unstable,
     )
 
 
@@ -53,10 +55,14 @@ def probe_facts(site: Site, seen: Seen) -> list[ProbeFacts]:
 
 def _one(site: Site, seen: Seen, probed: Probed) -> ProbeFacts:
     info = seen.info
-    probe = site.sweep.probes[probed.measurement.probe]
+    measured = probed.measurement
+    probe = rungs_of(site.sweep.probes)[measured.probe]
+    claimed = measured.counts_from != "not_claimed"
+    if not claimed:  # loops are a matter of acceptance too: answers to noise do loop
+        measured = measured.model_copy(update={"unique_ngram_ratio": None})
     return ProbeFacts(
-        measurement=probed.measurement,
-        speculating=seen.speculating,
+        measurement=measured,
+        speculating=seen.speculating and claimed,
         draft_steps=most_drafts(site.sweep.arms[site.trial.arm].speculation) or None,
         cold=probe.flush,
         distinct_prompts=len({base_id(name) for name in probed.measurement.output_shas}) or None,

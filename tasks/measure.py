@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tasks import acceptance
-from tasks.record import ClientHealth, Measurement, Percentiles, Sample
+from tasks.record import ClientHealth, Lengths, Measurement, Percentiles, Sample
 from tasks.window import steady_window, tokens_in
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def measure(
     draft_steps: int | None = None,
     counters: acceptance.CounterCounts | None = None,
     requested: int | None = None,
+    claimed: bool = True,
 ) -> Measurement:
     """Everything that one probe says at one concurrency; what is unknown is None.
 
@@ -41,9 +43,11 @@ def measure(
             unless the counts say otherwise (a finding of its own, see tasks/check.py).
         client: how the load client did.
         draft_steps: deepest accepted draft that is possible (K), for accept_at_k.
-        counters: growth of the engine's counters over the probe, for engines that give no
-            counts per request.
+        counters: growth of the engine's counters over the probe, all ranks; used where the
+            requests give no counts, and else set beside theirs.
         requested: requests that were to be sent; default: as many as there are samples.
+        claimed: False for prompts whose acceptance says nothing (random tokens): then no figure
+            that rests on it is given, whatever was counted.
 
     Raises:
         ValueError: there are no samples at all.
@@ -54,7 +58,7 @@ def measure(
     completed = [s for s in ordered if s.error is None and s.last_s is not None]
     window = steady_window(ordered, concurrency)
     full_s = max(s.done_s for s in ordered) - min(s.sent_s for s in ordered)
-    counts = acceptance.of_probe(completed, counters)
+    counts = acceptance.of_probe(completed, counters) if claimed else acceptance.NOT_CLAIMED
     accept_length = counts.accept_length
     if accept_length is None and not speculating:
         accept_length = 1.0
@@ -88,15 +92,23 @@ def measure(
         draft_accept_rate=counts.draft_accept_rate,
         accept_at_k=at_k,
         accept_at_k_conditional=acceptance.conditional(at_k),
-        by_kind=(*acceptance.by_kind(completed), *acceptance.by_part(completed)),
+        by_kind=acceptance.parts(completed) if claimed else (),
         counts_from=counts.source,
         retractions=_sum_known([s.retractions for s in ordered if s.retractions is not None]),
         server_accept_length=None,
+        counter_accept_length=_of_counters(counters) if claimed else None,
         natural_stops=sum(s.finish == "stop" for s in completed),
+        output_tokens=_lengths([s.completion_tokens for s in completed]),
+        finish_reasons=dict(Counter(sorted(s.finish or "unknown" for s in completed))),
         unique_ngram_ratio=_median_loop_ratio(completed),
         output_shas={s.id: s.output_sha for s in completed if s.output_sha is not None},
         client=client,
     )
+
+
+def _of_counters(counters: acceptance.CounterCounts | None) -> float | None:
+    """The accept length by real counters, not by the server's average."""
+    return counters.accept_length if counters and counters.source == "counters" else None
 
 
 def user_speed(sample: Sample) -> float | None:
@@ -118,6 +130,13 @@ def _percentiles(values: Sequence[float]) -> Percentiles | None:
         return None
     p50, p90, p99 = (float(p) for p in np.percentile(values, (50, 90, 99)))
     return Percentiles(p50=p50, p90=p90, p99=p99)
+
+
+def _lengths(values: Sequence[int]) -> Lengths | None:
+    if not values:
+        return None
+    p50, p90 = (float(p) for p in np.percentile(values, (50, 90)))
+    return Lengths(p50=p50, p90=p90)
 
 
 def _sum_known(values: Sequence[int | None]) -> int | None:

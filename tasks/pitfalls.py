@@ -27,7 +27,8 @@ PITFALLS: tuple[Pitfall, ...] = (
         "Random tokens as prompts distort acceptance both ways",
         "SpecForge#164",
         ("outputs_loop", "acceptance_too_good"),
-        "refused when the sweep is read; prompts are texts with the model's chat template",
+        "prompts are texts with the model's chat template; a probe of random tokens claims "
+        "throughput only, and the plan warns",
     ),
     Pitfall(
         "Chat template or thinking switch missing",
@@ -111,9 +112,9 @@ PITFALLS: tuple[Pitfall, ...] = (
     Pitfall(
         "Warm-up: graphs, kernels, first batch, clocks",
         "llama.cpp PR 21282",
-        (),
-        "two requests per slot at the highest concurrency before the first probe, not counted",
-        "whether the first windows were steady is not tested",
+        ("warm_up_not_stable",),
+        "two requests per slot at the highest concurrency before the first probe, not counted, "
+        "then windows of traffic until two agree",
     ),
     Pitfall(
         "Ramp-up and drain in short probes",

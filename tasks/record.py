@@ -8,9 +8,15 @@ from configs.values import Value
 
 # Schema history of record.json:
 # 1 - first shape.
-SCHEMA = 1
+# 2 - measurements gain counter_accept_length, output_tokens, finish_reasons, and two further words
+#     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
+SCHEMA = 2
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
+CountsFrom = Literal["requests", "counters", "server_average", "none", "not_claimed"]
+"""Where speculation counts come from: the requests' own, else the growth of the engine's counters
+over the measurement, else the server's average since the flush before it, else nowhere.
+``not_claimed``: random tokens, whose acceptance says nothing about text."""
 
 
 class Sample(Value):
@@ -79,6 +85,13 @@ class Percentiles(Value):
     p99: float
 
 
+class Lengths(Value):
+    """p50 and p90 of a length, in tokens."""
+
+    p50: float
+    p90: float
+
+
 class KindAcceptance(Value):
     """Acceptance of one kind of text, or of one part of the outputs."""
 
@@ -88,6 +101,10 @@ class KindAcceptance(Value):
     accepted: int
     accept_length: float
     """Tokens per verify step, the bonus token included."""
+    low: float | None = None
+    """95 % interval of the accept length over prompts as clusters (tasks/clusters); None with
+    fewer than three different prompts."""
+    high: float | None = None
 
 
 class Measurement(Value):
@@ -128,14 +145,21 @@ class Measurement(Value):
     accept_at_k_conditional: tuple[float, ...] | None
     """Share of steps that accepted k drafts among those that accepted k - 1."""
     by_kind: tuple[KindAcceptance, ...]
-    counts_from: Literal["requests", "counters", "none"]
+    counts_from: CountsFrom
     """Where the speculation counts come from."""
     retractions: int | None
     server_accept_length: float | None = None
     """The server's own average since the cache was flushed before this measurement; beside ours,
     for a cross-check. It counts the first token too and lags by up to 40 decode steps."""
+    counter_accept_length: float | None = None
+    """By the growth of the engine's own counters over this measurement, all ranks; beside ours,
+    for a cross-check. None where it has none (/metrics is not enabled, SGLang before 0.5.13)."""
     natural_stops: int
-    """Requests that ended by themselves and not at the token limit."""
+    """Completed requests that ended by themselves and not at the token limit."""
+    output_tokens: Lengths | None = None
+    """Generated tokens per completed request."""
+    finish_reasons: dict[str, int] = {}
+    """Completed requests by finish reason (length, stop, ...); ``unknown`` where none was given."""
     unique_ngram_ratio: float | None
     """Median over requests."""
     output_shas: dict[str, str]

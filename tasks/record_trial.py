@@ -47,6 +47,8 @@ class Seen(NamedTuple):
     ended: datetime
     clock: Span | None = None
     """The trial's time on the host's clock and on ours."""
+    unstable: tuple[str, ...] = ()
+    """Probes whose warm-up did not settle, in words."""
 
 
 def fingerprint(trial: Trial, survey: Survey | None) -> str:

@@ -8,6 +8,7 @@ from tasks.comparison import setting_label
 from tasks.decision import REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
+from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
     acceptance_table,
     account_table,
@@ -69,6 +70,7 @@ def render_report(
         ("Factors", _verdicts(comparison, "factor")),
         ("Copies", _copies(comparison)),
         ("Absolute figures", _standings(comparison)),
+        ("Traffic and answers", outputs_section(ordered)),
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),
         ("Left out", left_out_section(comparison)),

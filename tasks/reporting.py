@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from configs.probe import rungs_of
 from configs.values import Value
 from infra.store import write_bytes, write_text, write_value
 from infra.tracking import RunEntry, TrackingDown
@@ -101,7 +102,7 @@ def write_files(
 def _charts(sweep: Sweep) -> tuple[str, ...]:
     """The metrics whose charts open first."""
     figures = ("output_tok_s", "user_tok_s", "accept_length")
-    return tuple(f"{probe}/{figure}" for probe in sweep.probes for figure in figures)
+    return tuple(f"{probe}/{figure}" for probe in rungs_of(sweep.probes) for figure in figures)
 
 
 def _entry(

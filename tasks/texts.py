@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from configs.probe import RANDOM, rungs_of
 from configs.problems import ConfigError, Problem
 from configs.read import SHIPPED
+from tasks.background import lengthened, passages
 from tasks.chat_template import (
     ChatTemplate,
     ChatTemplateError,
@@ -17,6 +19,7 @@ from tasks.chat_template import (
 )
 from tasks.drive import Text
 from tasks.prompts import choose, read_prompts, set_identity
+from tasks.random_prompts import random_prompts
 from tasks.venue import failed
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from tasks.prompts import Prompt
     from tasks.venue import Site
 
+BACKGROUND: Final = "mixed"
+"""The shipped set whose texts make prompts longer."""
+
 
 def read_sets(sweep: Sweep) -> dict[str, tuple[Prompt, ...]]:
     """The prompt sets that a sweep's probes name, by name.
@@ -34,9 +40,16 @@ def read_sets(sweep: Sweep) -> dict[str, tuple[Prompt, ...]]:
     Raises:
         ConfigError: A set that is not there, or what is wrong in it.
     """
-    return {
-        probe.prompts: _read_set(probe.prompts, sweep, name) for name, probe in sweep.probes.items()
+    probes = sweep.probes.items()
+    sets = {
+        probe.prompts: _read_set(probe.prompts, sweep, name)
+        for name, probe in probes
+        if probe.random is None
     }
+    longer = next((name for name, probe in probes if any(probe.context_tokens)), None)
+    if longer is not None:
+        sets[BACKGROUND] = _read_set(BACKGROUND, sweep, longer, kinds=False)
+    return sets
 
 
 def identities(sets: Mapping[str, Sequence[Prompt]]) -> dict[str, str]:
@@ -50,7 +63,8 @@ def fetch_template(site: Site) -> ChatTemplate | None:
     Raises:
         StageFailedError: The model has none, or none that can be read.
     """
-    if all(probe.template.kind == "none" for probe in site.sweep.probes.values()):
+    probes = site.sweep.probes.values()
+    if all(probe.template.kind == "none" or probe.random is not None for probe in probes):
         return None
     folder = site.agent.from_cwd(site.sweep.engine.model)
     files: dict[str, str | None] = {}
@@ -68,23 +82,43 @@ def fetch_template(site: Site) -> ChatTemplate | None:
 def texts_of(
     sweep: Sweep, sets: Mapping[str, Sequence[Prompt]], template: ChatTemplate | None
 ) -> dict[str, dict[int, list[Text]]]:
-    """Probe -> concurrency -> its requests' texts; the same in every trial of the sweep.
+    """Probe (and length) -> concurrency -> its requests' texts; the same in every trial.
 
     Raises:
         StageFailedError: The template refuses a prompt.
     """
     return {
         name: {
-            level: [
-                Text(prompt.id, prompt.kind, _rendered(prompt, probe, template))
-                for prompt in choose(
-                    sets[probe.prompts], probe.requests(level), sweep.seed, probe.kinds or None
-                )
-            ]
+            level: _texts(probe, sweep.seed, probe.requests(level), sets, template)
             for level in probe.concurrency
         }
-        for name, probe in sweep.probes.items()
+        for name, probe in rungs_of(sweep.probes).items()
     }
+
+
+def _texts(
+    probe: Stream,
+    seed: int,
+    count: int,
+    sets: Mapping[str, Sequence[Prompt]],
+    template: ChatTemplate | None,
+) -> list[Text]:
+    if probe.random is not None:
+        return [
+            Text(f"random-{number}", RANDOM, "", ids)
+            for number, ids in enumerate(random_prompts(probe.random, count, seed), start=1)
+        ]
+    (length,) = probe.context_tokens or (0,)
+    front = passages(sets[BACKGROUND]) if length else ()
+    chosen = choose(sets[probe.prompts], count, seed, probe.kinds or None)
+    return [
+        Text(
+            prompt.id,
+            prompt.kind,
+            _rendered(lengthened(prompt, length, number, seed, front), probe, template),
+        )
+        for number, prompt in enumerate(chosen, start=1)
+    ]
 
 
 def _rendered(prompt: Prompt, probe: Stream, template: ChatTemplate | None) -> str:
@@ -98,7 +132,7 @@ def _rendered(prompt: Prompt, probe: Stream, template: ChatTemplate | None) -> s
     return without_bos(template, text)
 
 
-def _read_set(name: str, sweep: Sweep, probe: str) -> tuple[Prompt, ...]:
+def _read_set(name: str, sweep: Sweep, probe: str, *, kinds: bool = True) -> tuple[Prompt, ...]:
     where = f"probes.{probe}.prompts"
     file = f"configs/sweeps/{sweep.name}.yaml"
     candidates = [
@@ -113,8 +147,8 @@ def _read_set(name: str, sweep: Sweep, probe: str) -> tuple[Prompt, ...]:
             [Problem(file, where, f"no prompt set {name!r}: a path of yours, or one of {there}")]
         )
     prompts = read_prompts(path.read_text(encoding="utf-8"), str(path))
-    kinds = set(sweep.probes[probe].kinds)
-    unknown = kinds - {prompt.kind for prompt in prompts}
+    wanted = set(sweep.probes[probe].kinds) if kinds else set()
+    unknown = wanted - {prompt.kind for prompt in prompts}
     if unknown:
         have = ", ".join(sorted({prompt.kind for prompt in prompts}))
         raise ConfigError(

@@ -26,6 +26,8 @@ SWEEP = {
     "speculative.num_draft_tokens": "arms.{arm}.speculation.draft_tokens",
     "probe": "probes.load",
     "probe.dataset": "probes.load.prompts",
+    "probe.input_len": "probes.load.random.tokens",
+    "probe.random_range_ratio": "probes.load.random.range_ratio",
     "probe.num_prompts": "probes.load.min_requests",
     "probe.output_len": "probes.load.sampling.max_new_tokens",
     "probe.temperature": "probes.load.sampling.temperature",

@@ -63,7 +63,7 @@ probes:
     min_requests: 4
     sampling: {{max_new_tokens: {tokens}, ignore_eos: true}}
     template: {{kind: none}}
-    warm_up: {{per_slot: 1, max_new_tokens: 4}}
+    warm_up: {{per_slot: 1, max_new_tokens: {warm_tokens}, max_windows: {windows}}}
 blocks: {blocks}
 patience: {{start_s: 30, silence_s: {silence_s}, stop_s: 1, gpu_free_s: {gpu_free_s}}}
 """
@@ -81,6 +81,8 @@ def sweep(
     silence_s: float = 20,
     gpu_free_s: float = 5,
     env_from: str = "",
+    warm_tokens: int = 4,
+    windows: int = 0,
 ) -> Sweep:
     """A small sweep: one probe at concurrency 2.
 
@@ -100,6 +102,8 @@ def sweep(
         silence_s=silence_s,
         gpu_free_s=gpu_free_s,
         env_from=env_from,
+        warm_tokens=warm_tokens,
+        windows=windows,
     )
     return parse_sweep(text, f"{name}.yaml")
 

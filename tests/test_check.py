@@ -65,6 +65,14 @@ def test_a_sound_trial_has_no_findings():
     assert names(BASE, base) == []
 
 
+def test_a_warm_up_that_did_not_settle_makes_a_trial_suspect():
+    unstable = replace(SERVER, unstable=("load: 48 requests, 2 windows, the last two 31% apart",))
+    (found,) = check(Evidence(unstable, (PROBE,)))
+    assert (found.name, found.where) == ("warm_up_not_stable", "server")
+    assert "31% apart" in found.evidence
+    assert names(replace(SERVER, unstable=()), PROBE) == []
+
+
 # Guard -> an input that trips it and a near miss, at the very limit where there is one.
 MEASURED = [
     ("drafter_not_working", {"accept_length": 1.02}, {"accept_length": 1.0201}),
@@ -158,6 +166,7 @@ AROUND = [
     ("clocks_throttled", {"gpus": card(clock_reasons=0x80)}, {"gpus": card(clock_reasons=None)}),
 ]
 SERVED = [
+    ("warm_up_not_stable", {"unstable": ("load: the last two 31% apart",)}, {"unstable": ()}),
     ("speculation_not_active", {"speculation_active": False}, {"speculation_active": None}),
     (
         "speculation_not_asked",

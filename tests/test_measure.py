@@ -204,6 +204,21 @@ def test_a_first_chunk_of_several_tokens_is_not_counted_as_time():
     assert user_speed(sample(tokens=5, chunks=(), first_s=0.1, last_s=0.5)) == pytest.approx(10)
 
 
+def test_lengths_and_ends_of_the_answers_are_kept():
+    rows = [
+        *(sample(f"s{i}", sent_s=i, tokens=20, finish="stop") for i in range(5)),
+        *(sample(f"l{i}", sent_s=9 + i, tokens=65) for i in range(4)),
+        sample("x", sent_s=20, finish=None),
+        sample("bad", sent_s=30, error="timeout", finish=None),
+    ]
+    m = measure(rows, "load", 1, speculating=False)
+    assert m.finish_reasons == {"length": 4, "stop": 5, "unknown": 1}
+    assert sum(m.finish_reasons.values()) == m.completed
+    assert m.natural_stops == 5
+    assert m.output_tokens is not None
+    assert (m.output_tokens.p50, m.output_tokens.p90) == (42.5, 65.0)
+
+
 def test_loops_are_judged_on_outputs_long_enough():
     short = sample("a", tokens=8, unique_ngram_ratio=0.0)
     long = sample("b", unique_ngram_ratio=0.8, sent_s=5.0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks import h200_report
 from tests.test_report_page import h200
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_the_evidence_is_what_the_product_says(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_every_part_is_there():
         "Where the time goes",
         "Acceptance",
         "Absolute figures",
+        "Traffic and answers",
         "Findings",
         "Failed trials",
         "Left out",

@@ -87,8 +87,8 @@ PROBLEMS = {
         [("prompts: mixed", "prompts: random-ids")],
         [
             (
-                "probes.load.prompts: random token prompts say little about acceptance and are not "
-                "made here: name a set (mixed) or a JSONL file of your own"
+                "probes.load.prompts: random-ids is another program's word: write prompts: random "
+                "and random: {tokens: 512}"
             )
         ],
     ),

@@ -138,6 +138,7 @@ def _launch(asked: _Asked, plan: Plan, config: dict[str, Any]) -> int:
         noise=asked.settings.noise(asked.trial),
         time_scale=asked.settings.time_scale,
         facts=facts,
+        counts=asked.settings.counts,
     )
     served = life.Life(plan, asked.settings, loaded, children, console)
     return asyncio.run(served.live(asked.trial, asked.drafter))

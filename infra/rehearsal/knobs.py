@@ -6,12 +6,13 @@ import json
 import os
 import random
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "rehearsal.json"
+COUNTED: Final = ("requests", "both", "metrics", "nowhere")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class Knobs:
         drain_check_s: how often a server looks whether it was asked to stop (SGLang: 5 s).
         watch_children: notice a killed scheduler after about a second, as SGLang does from
             0.5.10 on; 0.5.9 does not, and hangs.
+        counts: where speculation is counted: ``requests`` (``meta_info``, as in 0.5.9), ``both``
+            (and ``spec_verify_calls_total`` in ``/metrics``, as from 0.5.13 on), ``metrics``
+            alone, or ``nowhere`` (then the average in ``/server_info`` is all there is).
     """
 
     time_scale: float = 5.0
@@ -39,6 +43,7 @@ class Knobs:
     hot_gpu: int | None = None
     drain_check_s: float = 0.1
     watch_children: bool = False
+    counts: str = "requests"
 
     def noise(self, trial: str) -> float:
         """The factor on the step time of this boot: reproducible from seed and marker."""
@@ -51,13 +56,16 @@ def read(folder: Path) -> Knobs:
     """The knobs of a host folder; defaults where the file or a key is absent.
 
     Raises:
-        ValueError: an unknown key, so that a misspelt knob is not silently ignored.
+        ValueError: an unknown key or place of counts, so that a misspelt knob is not silently
+            ignored.
     """
     path = folder / FILE
     found = json.loads(path.read_text()) if path.exists() else {}
     unknown = set(found) - {field.name for field in fields(Knobs)}
     if unknown:
         raise ValueError(f"{path}: unknown knobs {sorted(unknown)}")
+    if found.get("counts", COUNTED[0]) not in COUNTED:
+        raise ValueError(f"{path}: counts is {found['counts']!r}: one of {', '.join(COUNTED)}")
     scale = os.environ.get("EAGLE3_REHEARSAL_TIME_SCALE")
     if scale:
         found["time_scale"] = float(scale)

@@ -39,6 +39,7 @@ class Loaded:
         noise: this boot's factor on every step.
         time_scale: how many times faster than the truth the engine runs.
         facts: rank 0's findings (tokens, weight_gib, graph_gib, captured).
+        counts: where speculation is counted (``Knobs.counts``).
     """
 
     args: dict[str, Any]
@@ -47,6 +48,7 @@ class Loaded:
     noise: float
     time_scale: float
     facts: dict[str, Any]
+    counts: str = "requests"
 
 
 class Server:
@@ -78,6 +80,7 @@ class Server:
             draft_tokens=args["speculative_num_draft_tokens"] or 0,
             interval=args["decode_log_interval"],
             capacity=loaded.facts["tokens"],
+            counts_steps=loaded.counts in ("both", "metrics"),
         )
         self.decoding.on_first = lambda r: self.stats.ttft.see(loop.time() - r.arrived)
         self._seen: set[int] = set()
@@ -206,6 +209,7 @@ class Server:
             stream=bool(told.get("stream")),
             interval=self._args["stream_interval"],
             draft_tokens=self.stats.draft_tokens,
+            counted=self.loaded.counts in ("requests", "both"),
             loop=self.loop,
             done=self._ended,
         )

@@ -58,12 +58,14 @@ class Stats:
         draft_tokens: of the server's speculation, 0 without.
         interval: decode steps between two log lines.
         capacity: tokens in the KV cache.
+        counts_steps: whether ``/metrics`` counts verify steps, as from 0.5.13 on.
     """
 
     time_scale: float
     draft_tokens: int
     interval: int
     capacity: int
+    counts_steps: bool = False
     gen_throughput: float = 0.0
     accept_length: float = 0.0
     accept_rate: float = 0.0
@@ -74,6 +76,7 @@ class Stats:
     aborted: int = 0
     finished: int = 0
     retracted: int = 0
+    verify_calls: int = 0
     ttft: Histogram = field(default_factory=Histogram)
     e2e: Histogram = field(default_factory=Histogram)
     _steps: int = 0
@@ -136,10 +139,11 @@ class Stats:
         self.prompt_tokens += request.prompt_tokens
         self.cached_tokens += request.cached_tokens
         self.generated_tokens += request.done
+        self.verify_calls += request.steps
         self.e2e.see(e2e_s)
 
     def prometheus(self, model: str, running: int, queued: int, held: int) -> str:
-        """``/metrics`` with the names of 0.5.9."""
+        """``/metrics`` with the names of 0.5.9, and the verify steps of 0.5.13 where wanted."""
         labels = f'model_name="{model}"'
         ranks = f'engine_type="unified",{labels},moe_ep_rank="0",pp_rank="0",tp_rank="0"'
         gauges = {
@@ -162,6 +166,8 @@ class Stats:
             "num_aborted_requests_total": self.aborted,
             "num_retracted_requests_total": self.retracted,
         }
+        if self.counts_steps:
+            counters["spec_verify_calls_total"] = self.verify_calls
         lines: list[str] = []
         for name, value in gauges.items():
             lines += [f"# TYPE sglang:{name} gauge", f"sglang:{name}{{{ranks}}} {float(value)}"]

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from infra.rehearsal.wire import Reply
 
 
-def meta_info(request: Request, draft_tokens: int, e2e_s: float | None) -> dict[str, Any]:
+def meta_info(
+    request: Request, draft_tokens: int, e2e_s: float | None, *, counted: bool = True
+) -> dict[str, Any]:
     """``meta_info`` of one request; speculation counts and latency only once it is finished.
 
     Names and definitions are those of 0.5.9: the rate is accepted over proposed drafts, the
-    length completion tokens (the one from prefill included) over verify steps.
+    length completion tokens (the one from prefill included) over verify steps. Not ``counted``:
+    an engine that leaves the counts out.
     """
     meta: dict[str, Any] = {
         "id": request.rid,
@@ -30,7 +33,7 @@ def meta_info(request: Request, draft_tokens: int, e2e_s: float | None) -> dict[
     }
     if request.finished:
         meta["e2e_latency"] = e2e_s
-        if request.steps > 0:
+        if request.steps > 0 and counted:
             proposed = request.steps * (draft_tokens - 1)
             meta["spec_accept_rate"] = request.accepted / proposed
             meta["spec_accept_length"] = request.done / request.steps
@@ -49,6 +52,7 @@ class GenerateSink:
         stream: chunks or one answer.
         interval: tokens between two chunks (``--stream-interval``); the first comes at once.
         draft_tokens: of the server's speculation.
+        counted: whether the answer holds speculation counts.
         loop: for the latency.
         done: called once the request has ended.
     """
@@ -60,11 +64,12 @@ class GenerateSink:
         stream: bool,
         interval: int,
         draft_tokens: int,
+        counted: bool,
         loop: asyncio.AbstractEventLoop,
         done: Callable[[Request], None],
     ) -> None:
         self._reply, self._stream, self._draft_tokens = reply, stream, draft_tokens
-        self._loop, self._done = loop, done
+        self._loop, self._done, self._counted = loop, done, counted
         self._interval = interval
         self._sent = 0
         self._fixed = b""
@@ -95,7 +100,8 @@ class GenerateSink:
             )
 
     def _finish(self, request: Request) -> None:
-        meta = meta_info(request, self._draft_tokens, self._loop.time() - request.arrived)
+        e2e_s = self._loop.time() - request.arrived
+        meta = meta_info(request, self._draft_tokens, e2e_s, counted=self._counted)
         body = b"".join(
             (
                 b'{"text":"',
