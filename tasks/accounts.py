@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import fmean, median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tasks.comparison import SameOutputs, SpeedAccount, Standing
 from tasks.paired import paired
@@ -222,9 +222,18 @@ def _add_parts(parts: Sequence[KindAcceptance]) -> tuple[KindAcceptance, ...]:
             verify_steps=(steps := sum(p.verify_steps for p in group)),
             accepted=(accepted := sum(p.accepted for p in group)),
             accept_length=1 + accepted / steps,
+            low=_pooled(group, "low"),
+            high=_pooled(group, "high"),
         )
         for name, group in groups.items()
     )
+
+
+def _pooled(group: Sequence[KindAcceptance], end: Literal["low", "high"]) -> float | None:
+    """An end of the interval over prompts, averaged: the same prompts again say nothing new."""
+    ends = [(part.low if end == "low" else part.high, part.verify_steps) for part in group]
+    steps = sum(n for value, n in ends if value is not None)
+    return sum(value * n for value, n in ends if value is not None) / steps if steps else None
 
 
 def _key(levels: dict[str, str]) -> tuple[tuple[str, str], ...]:

@@ -198,7 +198,7 @@ def _acceptance(comparison: Comparison) -> str:
             )
         if kinds:
             parts.append(
-                f"Probe {probe}: accept length by kind of text and by half of the output.\n\n{kinds}"
+                f"Probe {probe}: accept length by kind of text (with its interval over prompts) and by half of the output.\n\n{kinds}"
             )
     same = [
         f"- {setting_label(s.arm, s.levels)}, {s.probe} at {users(s.concurrency)}: "

@@ -117,14 +117,16 @@ def part_table(standings: Sequence[Standing]) -> str:
     if not names:
         return ""
     lengths = {
-        (setting_label(s.arm, s.levels), s.concurrency): {p.name: p.accept_length for p in s.parts}
+        (setting_label(s.arm, s.levels), s.concurrency): {
+            p.name: f"{p.accept_length:.2f}{ends(p.low, p.high)}" for p in s.parts
+        }
         for s in standings
         if s.parts
     }
     return table(
         ("setting", "users", *names),
         (
-            (label, str(users), *(f"{p[n]:.2f}" if n in p else UNKNOWN for n in names))
+            (label, str(users), *(p.get(n, UNKNOWN) for n in names))
             for (label, users), p in lengths.items()
         ),
     )
