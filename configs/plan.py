@@ -58,7 +58,8 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
     held = dict(contents or {})
     shuffle = random.Random(f"{sweep.name}:{sweep.seed}")  # noqa: S311 - an order, not a secret
     settings = list(itertools.product(sweep.arms, combinations(sweep)))
-    intents = {(arm, _key(levels)): intent(sweep, arm, levels, held) for arm, levels in settings}
+    shared = _shared(sweep, held)
+    intents = {(arm, _key(levels)): _intent(sweep, arm, levels, shared) for arm, levels in settings}
     trials: list[Trial] = []
     for block in range(1, sweep.blocks + 1):
         host = sweep.hosts[(block - 1) % len(sweep.hosts)]
@@ -88,21 +89,28 @@ def combinations(sweep: Sweep) -> list[dict[str, str]]:
     ]
 
 
-def intent(sweep: Sweep, arm: str, levels: Mapping[str, str], contents: Mapping[str, str]) -> str:
+def _intent(sweep: Sweep, arm: str, levels: Mapping[str, str], shared: Mapping[str, object]) -> str:
     """Hash of everything in the sweep that may change this setting's numbers."""
     return hash_of(
         {
-            "engine": sweep.engine.kind,
-            "model": sweep.engine.model,
             "flags": _sorted_flags(arm_flags(sweep, arm, dict(levels))),
             "env": arm_env(sweep, arm, levels),
             "speculation": sweep.arms[arm].speculation.model_dump(mode="json"),
-            "patches": sorted(sweep.patches),
-            "seed": sweep.seed,  # of the choice of prompts
-            "probes": {name: p.model_dump(mode="json") for name, p in sweep.probes.items()},
-            "contents": dict(sorted(contents.items())),
+            **shared,
         }
     )
+
+
+def _shared(sweep: Sweep, contents: Mapping[str, str]) -> dict[str, object]:
+    """What may change the numbers and is the same for all settings."""
+    return {
+        "engine": sweep.engine.kind,
+        "model": sweep.engine.model,
+        "patches": sorted(sweep.patches),
+        "seed": sweep.seed,  # of the choice of prompts
+        "probes": {name: p.model_dump(mode="json") for name, p in sweep.probes.items()},
+        "contents": dict(sorted(contents.items())),
+    }
 
 
 def arm_env(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, str]:
