@@ -58,8 +58,8 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
     held = dict(contents or {})
     shuffle = random.Random(f"{sweep.name}:{sweep.seed}")  # noqa: S311 - an order, not a secret
     settings = list(itertools.product(sweep.arms, combinations(sweep)))
-    shared = _shared(sweep, held)
-    intents = {(arm, _key(levels)): _intent(sweep, arm, levels, shared) for arm, levels in settings}
+    shared = shared_by_all(sweep, held)
+    intents = {(arm, _key(levels)): intent(sweep, arm, levels, shared) for arm, levels in settings}
     trials: list[Trial] = []
     for block in range(1, sweep.blocks + 1):
         host = sweep.hosts[(block - 1) % len(sweep.hosts)]
@@ -89,8 +89,15 @@ def combinations(sweep: Sweep) -> list[dict[str, str]]:
     ]
 
 
-def _intent(sweep: Sweep, arm: str, levels: Mapping[str, str], shared: Mapping[str, object]) -> str:
-    """Hash of everything in the sweep that may change this setting's numbers."""
+def intent(sweep: Sweep, arm: str, levels: Mapping[str, str], shared: Mapping[str, object]) -> str:
+    """Hash of everything in the sweep that may change this setting's numbers.
+
+    Args:
+        sweep: The question.
+        arm: Its arm.
+        levels: Factor -> level.
+        shared: What :func:`shared_by_all` gives, made once for all settings.
+    """
     return hash_of(
         {
             "flags": _sorted_flags(arm_flags(sweep, arm, dict(levels))),
@@ -101,7 +108,7 @@ def _intent(sweep: Sweep, arm: str, levels: Mapping[str, str], shared: Mapping[s
     )
 
 
-def _shared(sweep: Sweep, contents: Mapping[str, str]) -> dict[str, object]:
+def shared_by_all(sweep: Sweep, contents: Mapping[str, str]) -> dict[str, object]:
     """What may change the numbers and is the same for all settings."""
     return {
         "engine": sweep.engine.kind,

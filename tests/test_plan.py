@@ -20,6 +20,7 @@ from configs.plan import (
     hash_of,
     intent,
     make_plan,
+    shared_by_all,
 )
 from configs.read import parse, parse_document, parse_sweep
 from configs.rules import problems
@@ -147,11 +148,11 @@ def test_an_intent_does_not_depend_on_the_order_of_keys(turn):
     tree["engine"]["env"] = {"B": "1", "A": "2"}
     other = parse_sweep(json.dumps(shuffled(tree, turn)), "f")
     asked = parse_sweep(json.dumps(tree), "f")
+    here = shared_by_all(asked, {"x": "1", "y": "2"})
+    there = shared_by_all(other, {"y": "2", "x": "1"})
     for arm in asked.arms:
         for levels in combinations(asked):
-            assert intent(asked, arm, levels, {"x": "1", "y": "2"}) == intent(
-                other, arm, levels, {"y": "2", "x": "1"}
-            )
+            assert intent(asked, arm, levels, here) == intent(other, arm, levels, there)
 
 
 SAME = {
@@ -184,7 +185,7 @@ OTHER = {
 
 def intent_of_a(*changes: tuple[str, str], **contents: str) -> str:
     asked = unchecked(*changes)
-    return intent(asked, "a", {"nccl": "default"}, contents)
+    return intent(asked, "a", {"nccl": "default"}, shared_by_all(asked, contents))
 
 
 @pytest.mark.parametrize("name", SAME)
