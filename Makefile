@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check unit fix lock fuzz
+.PHONY: setup demo down test check unit fix lock fuzz client-bench
 
 setup: $(VENV)/.done
 
@@ -55,3 +55,18 @@ fuzz: setup
 	  .venv-fuzz/bin/python -W ignore -m fuzz.targets $$target -max_total_time=$(FUZZ_SECONDS) \
 	    -timeout=10 -rss_limit_mb=2048 -max_len=16384 -artifact_prefix=build/fuzz/$$target- || exit 1; \
 	done
+
+PEERS := .venv-peers
+
+# Each peer has an environment of its own: guidellm brings torch, which makes every start slower.
+$(PEERS)/%/.done: $(VENV)/.done
+	test -x $(PEERS)/$*/bin/python || $(BIN)/python -m venv $(PEERS)/$*
+	$(BIN)/uv pip install --quiet --python $(PEERS)/$*/bin/python $(NEEDS)
+	touch $@
+
+$(PEERS)/aiperf/.done: NEEDS = aiperf==0.13.0 pybase64==1.5.1 requests
+$(PEERS)/guidellm/.done: NEEDS = guidellm==0.8.1
+
+# Our load client beside its peers against one endpoint; needs two idle cores and twelve minutes.
+client-bench: $(PEERS)/aiperf/.done $(PEERS)/guidellm/.done
+	$(BIN)/python -m benchmarks.client --table docs/evidence/client.md
