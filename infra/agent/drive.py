@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
+import functools
 import gc
 import hashlib
 import os
@@ -11,9 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Optional
 
-import aiohttp
-
-from infra.agent import folders, lease, processes, state
+from infra.agent import connection, folders, lease, processes, state
 from infra.agent.clock import Lag, percentile
 from infra.agent.jobs import Job
 from infra.agent.load import Load, Request, Sample
@@ -21,12 +19,6 @@ from infra.agent.refusal import Refusal
 from infra.agent.streams import STREAMS, Fault
 
 PROGRESS_S = 0.25
-
-_KEEP_ALIVE_S = 2.0
-"""Shorter than the engines' own (uvicorn: 5 s), so that no request meets a closing connection."""
-
-_MESSAGE = 500
-_READ_BUFFER = 1 << 20
 
 
 class Driver:
@@ -36,6 +28,7 @@ class Driver:
         self.folder = folder
         self.where = where
         self.load = load
+        self.target = connection.Target.read(load.url, load.headers)
         self.pending: Iterator[Request] = iter(load.requests)
         self.completed = self.failed = self.tokens = 0
         self.active: set[Sample] = set()
@@ -52,30 +45,18 @@ class Driver:
 
     async def run(self) -> dict[str, Any]:
         """Drives the load to its end, or until a reason to stop."""
-        trace = aiohttp.TraceConfig()
-        trace.on_request_headers_sent.append(self._on_sent)
         cpu = time.process_time()
         gc.freeze()
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-            timeout=aiohttp.ClientTimeout(total=self.load.timeout_s),
-            headers={
-                "Content-Type": "application/json",
-                "Accept-Encoding": "identity",
-                **self.load.headers,
-            },
-            trace_configs=[trace],
-            read_bufsize=_READ_BUFFER,
-        ) as session:
-            self.zero = time.monotonic()
-            self.lag.start(asyncio.get_running_loop())
-            count = min(self.load.concurrency, len(self.load.requests))
-            users = [asyncio.create_task(self._user(session)) for _ in range(count)]
-            writer = asyncio.create_task(self._write_down())
-            await self._attend(users, writer)
-            self.lag.stop()
-            self.ended.put_nowait(None)
-            await writer
+        self.zero = time.monotonic()
+        self.lag.start(asyncio.get_running_loop())
+        count = min(self.load.concurrency, len(self.load.requests))
+        buffer = connection.buffer()
+        users = [asyncio.create_task(self._user(buffer)) for _ in range(count)]
+        writer = asyncio.create_task(self._write_down())
+        await self._attend(users, writer)
+        self.lag.stop()
+        self.ended.put_nowait(None)
+        await writer
         seconds = time.monotonic() - self.zero
         os.close(self.samples)
         return self._result(seconds, time.process_time() - cpu)
@@ -125,52 +106,34 @@ class Driver:
             return Fault("engine_gone", f"engine {self.engine['pid']} is gone")
         return None
 
-    async def _user(self, session: aiohttp.ClientSession) -> None:
+    async def _user(self, buffer: memoryview) -> None:
+        """One request after another; there is no pause in which a connection could get stale."""
+        caller = connection.Caller(self.target, buffer, self.load.timeout_s)
         due = time.monotonic()
-        for request in self.pending:
-            sample = Sample(request, STREAMS[self.load.path](), due)
-            self.active.add(sample)
-            fault: Optional[Fault] = Fault("cancelled", "the drive was stopped")
-            try:
-                fault = await self._exchange(session, sample)
-            except asyncio.CancelledError:
-                fault = self.stopped or fault
-                raise
-            finally:
-                self.active.remove(sample)
-                due = time.monotonic()
-                self._count(sample, due, fault)
-            if self.stopped:
-                return
+        try:
+            for request in self.pending:
+                sample = Sample(request, STREAMS[self.load.path](), due)
+                self.active.add(sample)
+                fault: Optional[Fault] = Fault("cancelled", "the drive was stopped")
+                try:
+                    sample.status, fault = await caller.call(
+                        request.body, sample.stream.feed, functools.partial(self._sent, sample)
+                    )
+                except asyncio.CancelledError:
+                    fault = self.stopped or fault
+                    raise
+                finally:
+                    self.active.remove(sample)
+                    due = time.monotonic()
+                    self._count(sample, due, fault)
+                if self.stopped:
+                    return
+        finally:
+            caller.close()
 
-    async def _on_sent(self, _session: Any, context: Any, _params: Any) -> None:
-        sample = context.trace_request_ctx
+    def _sent(self, sample: Sample) -> None:
         sample.sent = time.monotonic()
         self.delays.append(sample.sent - sample.due)
-
-    async def _exchange(self, session: aiohttp.ClientSession, sample: Sample) -> Optional[Fault]:
-        """Sends one request and reads its stream; the fault is one of the transport or None."""
-        try:
-            async with session.post(
-                self.load.url, data=sample.request.body, trace_request_ctx=sample
-            ) as response:
-                sample.status = response.status
-                if response.status != 200:
-                    text = (await response.content.read(_READ_BUFFER)).decode("utf-8", "replace")
-                    return Fault("http_error", f"{response.status}: {text[:_MESSAGE]}")
-                read, feed, now = response.content.readany, sample.stream.feed, time.monotonic
-                while True:
-                    data = await read()
-                    if not data:
-                        return None
-                    feed(data, now())
-        except asyncio.TimeoutError:
-            return Fault("timeout", f"no end within {self.load.timeout_s} s")
-        except aiohttp.ClientConnectorError as fault:
-            refused = fault.errno == errno.ECONNREFUSED
-            return Fault("refused" if refused else "unreachable", str(fault)[:_MESSAGE])
-        except (aiohttp.ClientError, ConnectionError) as fault:
-            return Fault("disconnected", f"{type(fault).__name__}: {fault}"[:_MESSAGE])
 
     def _count(self, sample: Sample, done: float, fault: Optional[Fault]) -> None:
         """Counts an ended request and leaves its record to the writer."""

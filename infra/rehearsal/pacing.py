@@ -40,7 +40,7 @@ class Truth:
         tpot_s: mean over requests, (last write - first write) / (tokens - tokens of the first).
         tpot_by_token_s: the same, each request weighted by its tokens after the first write.
         late_p99_s: how late the endpoint's own decode steps began.
-        cpu_share: of one core, that the endpoint used meanwhile.
+        cpu_share: of one core, that the endpoint used meanwhile; from the first arrival on.
     """
 
     requests: int
@@ -154,7 +154,7 @@ def truth(account: dict[str, Any]) -> Truth:
         tpot_s=_mean([seconds / after for seconds, after in decoding]),
         tpot_by_token_s=sum(s for s, _ in decoding) / sum(after for _, after in decoding),
         late_p99_s=account["late_p99_s"],
-        cpu_share=account["cpu_s"] / account["seconds"],
+        cpu_share=account["cpu_s"] / (ended - began),
     )
 
 
