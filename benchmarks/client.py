@@ -67,7 +67,7 @@ def measured(cell: Cell, client: Client, endpoint: Paced, cores: set[int]) -> cl
             print(f"{name}: {type(fault).__name__} {fault}", flush=True)
             return client_table.Row(**{**asdict(row), "fault": f"{type(fault).__name__}: {fault}"})
         true = truth(endpoint.account())
-    row = client_table.row(row, cell.requests, told, true, spent, client.truth_of_tpot(true))
+    row = client_table.row(row, cell.requests, told, true, spent)
     print(f"{name}: {client_table.line(row)}", flush=True)
     return row
 
@@ -88,8 +88,7 @@ def main() -> None:
         parser.error(f"sglang {SGLANG} has no bench_serving.py")
     (TOOLS / "bench_serving.py").write_bytes(single)
     lay_out(TOOLS)
-    os.sched_setaffinity(0, {first})
-    os.nice(10)  # this program only watches; it shares the endpoint's core
+    os.sched_setaffinity(0, {first})  # it only watches, beside the endpoint
     cells = [CELLS[int(n)] for n in asked.cells.split(",")] if asked.cells else list(CELLS)
     clients = [c for c in CLIENTS if not asked.clients or c.name in asked.clients.split(",")]
     folder = Path(tempfile.mkdtemp(prefix="client-bench-endpoint-"))

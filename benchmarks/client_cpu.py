@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-LOOK_S = 0.1
+LOOK_S = 0.02
+"""Short, since a client may use its whole core right up to the first request."""
 FAMILY_S = 0.5
 """How often new children are looked for: each look reads the process table."""
 
@@ -66,13 +67,13 @@ class _Tree:
 
     def _find_children(self) -> None:
         parents = {}
-        for name in os.listdir("/proc"):
-            if name.isdigit():
+        for place in Path("/proc").iterdir():
+            if place.name.isdigit():
                 try:
-                    stat = Path("/proc", name, "stat").read_bytes()
+                    stat = (place / "stat").read_bytes()
                 except OSError:
                     continue
-                parents[int(name)] = int(stat.rpartition(b")")[2].split()[1])
+                parents[int(place.name)] = int(stat.rpartition(b")")[2].split()[1])
         found = True
         while found:
             found = {p for p, parent in parents.items() if parent in self.seen} - self.seen.keys()

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,7 @@ from tasks.samples import read_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from infra.rehearsal.pacing import Truth
+    from pathlib import Path
 
 PROMPT_TOKENS = 32
 QUIET = (("DO_NOT_TRACK", "1"), ("HF_HUB_DISABLE_TELEMETRY", "1"))
@@ -47,6 +45,8 @@ class Figures:
     output_tok_s: float
     ttft_s: float
     tpot_s: float
+    tpot_by_token: bool = False
+    """Whether the mean TPOT weights each request by its tokens."""
     after_cpu_s: float = 0.0
     """CPU that the figures cost elsewhere, afterwards: ours are worked out by the controller."""
 
@@ -58,7 +58,6 @@ class Client:
     name: str
     command: Callable[[Asked], list[str]]
     read: Callable[[Asked], Figures]
-    truth_of_tpot: Callable[[Truth], float]
     environment: tuple[tuple[str, str], ...] = ()
 
 
@@ -204,19 +203,19 @@ def _read_guidellm(asked: Asked) -> Figures:
         output_tok_s=told["output_tokens_per_second"]["successful"]["mean"],
         ttft_s=told["time_to_first_token_ms"]["successful"]["mean"] / 1000,
         tpot_s=told["inter_token_latency_ms"]["successful"]["mean"] / 1000,
+        tpot_by_token=True,
     )
 
 
 CLIENTS = (
-    Client("ours", _ours, _read_ours, lambda t: t.tpot_s),
-    Client("bench_serving", _bench_serving, _read_bench_serving, lambda t: t.tpot_s),
-    Client("aiperf", _aiperf, _read_aiperf, lambda t: t.tpot_s),
+    Client("ours", _ours, _read_ours),
+    Client("bench_serving", _bench_serving, _read_bench_serving),
+    Client("aiperf", _aiperf, _read_aiperf),
     # One worker process: its clients have one core here, and ten would be dearer.
     Client(
         "guidellm",
         _guidellm,
         _read_guidellm,
-        lambda t: t.tpot_by_token_s,
         (("GUIDELLM__MAX_WORKER_PROCESSES", "1"),),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 import subprocess
@@ -24,6 +24,10 @@ ENDPOINT_BUSY = 0.9
 ENDPOINT_LATE = 0.5
 """Steps that begin later than this share of a step: the endpoint itself was the limit."""
 
+_HEADS = (
+    "streams | steps/s | client | true tokens/s | tokens/s error % | TTFT error % | TPOT error % | "
+    "CPU s per M tokens, traffic | CPU s per M tokens, whole | core used | limit"
+)
 ERRORS = ("output_tok_s", "ttft_s", "tpot_s")
 
 
@@ -56,10 +60,9 @@ class Row:
     """Load average of the machine over the last minute."""
 
 
-def row(
-    start: Row, requests: int, told: Figures, true: Truth, spent: Spent, true_tpot_s: float
-) -> Row:
+def row(start: Row, requests: int, told: Figures, true: Truth, spent: Spent) -> Row:
     """One run, held against the endpoint's account."""
+    true_tpot_s = true.tpot_by_token_s if told.tpot_by_token else true.tpot_s
     fault = None
     if (told.requests, true.requests, true.broken) != (requests, requests, 0):
         fault = f"{requests} asked, {told.requests} told, {true.requests} written"
@@ -148,11 +151,9 @@ def _groups(rows: Sequence[Row]) -> dict[tuple[int, float], dict[str, list[Row]]
 
 def _verdict(cells: dict[tuple[int, float], dict[str, list[Row]]]) -> list[str]:
     """The goal, cell by cell."""
-    out = [
-        "| streams | steps/s | largest error, ours | peers' smallest largest error | "
-        "CPU of traffic, ours / best peer | whole CPU, ours / best peer |",
-        "|---|---|---|---|---|---|",
-    ]
+    heads = "streams | steps/s | largest error, ours | peers' smallest largest error"
+    costs = "CPU of traffic, ours / best peer | whole CPU, ours / best peer"
+    out = [f"| {heads} | {costs} |", "|---|---|---|---|---|---|"]
     for (streams, rate), by_client in cells.items():
         worst = {
             name: max(abs(_median(rows, error)) for error in ERRORS)
@@ -183,7 +184,7 @@ def table(rows: Sequence[Row], repeats: int, said: Sequence[str]) -> str:
         "# The load client beside its peers",
         "",
         _WHAT.format(
-            date=datetime.datetime.now(tz=datetime.UTC).date(),
+            date=dt.datetime.now(tz=dt.UTC).date(),
             python=platform.python_version(),
             repeats=repeats,
             low=min(one.load for one in rows),
@@ -196,9 +197,7 @@ def table(rows: Sequence[Row], repeats: int, said: Sequence[str]) -> str:
         "",
         "## Every client",
         "",
-        "| streams | steps/s | client | true tokens/s | tokens/s error % | TTFT error % | "
-        "TPOT error % | CPU s per M tokens, traffic | CPU s per M tokens, whole | core used | "
-        "limit |",
+        f"| {_HEADS} |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (streams, rate), by_client in cells.items():
@@ -254,7 +253,7 @@ each token, with the monotonic clock of the same machine. Error: (told - true) /
   SGLang's do; aiperf and guidellm ask `/v1/completions`, whose events are small.
 - Ours is the agent file's own process (`run-job`), as the controller starts it on a host; its
   figures are worked out from `samples.jsonl` by the controller's own code.
-- CPU, traffic: each process's own CPU clock, read every 0.1 s over the whole process tree, between
+- CPU, traffic: each process's own CPU clock, read every 20 ms over the whole process tree, between
   the first arrival and the last write. Whole: user and system time of the tree as `wait4` gives it,
   with start and end; for ours with the controller's reading and measuring. The runs are short, so
   the whole is mostly start; a long run comes down to the traffic.

@@ -80,7 +80,7 @@ class Connection:
         self.usable = True
         self._target = target
         self._buffer, self._view = buffer, memoryview(buffer)
-        self._unsent = b""
+        self._unsent = memoryview(b"")
         self._answer = Answer()
         self._feed: Feed = _ignore
         self._refused = b""
@@ -111,7 +111,8 @@ class Connection:
             OSError: The connection is broken.
         """
         self._answer, self._feed, self._refused, self.status = Answer(), feed, b"", None
-        self._unsent = b"%b%d\r\n\r\n%b" % (self._target.head, len(body), body)
+        data = b"%b%d\r\n\r\n%b" % (self._target.head, len(body), body)
+        self._unsent = memoryview(data)
         return self.push()
 
     def push(self) -> bool:
