@@ -9,9 +9,7 @@ turns within each round, so that whatever else the machine does falls on all of 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,7 +76,6 @@ def main() -> None:
     parser.add_argument("--cells", help="numbers of the cells, from 0; default: all")
     parser.add_argument("--clients", help="names; default: all")
     parser.add_argument("--table", type=Path, help="Markdown file to write")
-    parser.add_argument("--rows", type=Path, help="JSON file for the raw figures of each run")
     asked = parser.parse_args()
     first, *others = sorted(os.sched_getaffinity(0))
     if not others:
@@ -91,22 +88,17 @@ def main() -> None:
     os.sched_setaffinity(0, {first})  # it only watches, beside the endpoint
     cells = [CELLS[int(n)] for n in asked.cells.split(",")] if asked.cells else list(CELLS)
     clients = [c for c in CLIENTS if not asked.clients or c.name in asked.clients.split(",")]
-    folder = Path(tempfile.mkdtemp(prefix="client-bench-endpoint-"))
-    rows = []
-    try:
-        with pacing(folder, core=first) as endpoint:
+    said = client_table.versions(TOOLS, SGLANG)
+    rows: list[client_table.Row] = []
+    with tempfile.TemporaryDirectory(prefix="client-bench-endpoint-") as folder:
+        with pacing(Path(folder), core=first) as endpoint:
             for turn in range(asked.repeats):
+                order = clients[turn % len(clients) :] + clients[: turn % len(clients)]
                 for cell in cells:
-                    order = clients[turn % len(clients) :] + clients[: turn % len(clients)]
                     rows += [measured(cell, one, endpoint, set(others[:1])) for one in order]
-    finally:
-        shutil.rmtree(folder)
-    if asked.rows:
-        asked.rows.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows))
-    text = client_table.table(rows, asked.repeats, client_table.versions(TOOLS, SGLANG))
-    print(text)
-    if asked.table:
-        asked.table.write_text(text)
+                # After each round, so that a run that is cut off leaves the rounds before.
+                if asked.table:
+                    asked.table.write_text(client_table.table(rows, turn + 1, said))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from infra.agent import facts, folders, jobs, reap
+from infra.agent import drive, facts, folders, jobs, reap
 from infra.agent.jobs import Job
 from infra.agent.journal import say_fault
 from infra.agent.refusal import Refusal
@@ -16,9 +16,6 @@ def _work(kind: str, job: Job) -> dict[str, Any]:
         return facts.facts(job)
     if kind == "reap":
         return reap.reap(job)
-    # aiohttp is only there in the engine's environment.
-    from infra.agent import drive
-
     return drive.drive(job)
 
 
