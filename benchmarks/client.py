@@ -90,15 +90,17 @@ def main() -> None:
     clients = [c for c in CLIENTS if not asked.clients or c.name in asked.clients.split(",")]
     said = client_table.versions(TOOLS, SGLANG)
     rows: list[client_table.Row] = []
-    with tempfile.TemporaryDirectory(prefix="client-bench-endpoint-") as folder:
-        with pacing(Path(folder), core=first) as endpoint:
-            for turn in range(asked.repeats):
-                order = clients[turn % len(clients) :] + clients[: turn % len(clients)]
-                for cell in cells:
-                    rows += [measured(cell, one, endpoint, set(others[:1])) for one in order]
-                # After each round, so that a run that is cut off leaves the rounds before.
-                if asked.table:
-                    asked.table.write_text(client_table.table(rows, turn + 1, said))
+    with (
+        tempfile.TemporaryDirectory(prefix="client-bench-endpoint-") as folder,
+        pacing(Path(folder), core=first) as endpoint,
+    ):
+        for turn in range(asked.repeats):
+            order = clients[turn % len(clients) :] + clients[: turn % len(clients)]
+            for cell in cells:
+                rows += [measured(cell, one, endpoint, set(others[:1])) for one in order]
+            # After each round, so that a run that is cut off leaves the rounds before.
+            if asked.table:
+                asked.table.write_text(client_table.table(rows, turn + 1, said))
 
 
 if __name__ == "__main__":

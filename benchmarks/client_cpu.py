@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -118,13 +119,18 @@ def run(
             os.sched_setaffinity(0, own)
     tree, ended = _Tree(process.pid), threading.Event()
     watcher = threading.Thread(target=_watch, args=(tree, ended))
+    killer = threading.Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
     watcher.start()
-    killer = threading.Timer(limit_s, os.killpg, (process.pid, 9))
     killer.start()
-    _, status, usage = os.wait4(process.pid, 0)
-    killer.cancel()
-    ended.set()
-    watcher.join()
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        killer.cancel()
+        ended.set()
+        watcher.join()
     process.returncode = code = os.waitstatus_to_exitcode(status)
     text = said.read_text(errors="replace")
     if code != 0:
