@@ -36,7 +36,6 @@ class Cell:
 CELLS = (
     Cell(1, 6, Pace(step_s=0.005, first_s=0.15, first_spread_s=0.05)),
     Cell(8, 24, Pace(step_s=0.01, first_s=0.15, first_spread_s=0.05)),
-    Cell(64, 192, Pace(step_s=0.02, first_s=0.4, first_spread_s=0.2, shortest=64, longest=96)),
     Cell(64, 192, Pace(step_s=0.01, first_s=0.4, first_spread_s=0.2)),
     Cell(256, 512, Pace(step_s=0.02, first_s=1.0, first_spread_s=0.5, shortest=64, longest=96)),
     Cell(256, 512, Pace(step_s=0.01, first_s=1.0, first_spread_s=0.5)),

@@ -7,12 +7,12 @@ from array import array
 from collections.abc import Sequence
 from typing import Optional
 
-TICK_S = 0.025
-"""Often enough for a 99th percentile after three seconds; each tick wakes an idle client."""
+TICK_S = 0.05
+"""Often enough for a 99th percentile after five seconds; each tick wakes an idle client."""
 
 
 class Lag:
-    """Is to be woken every 25 ms, and notes how late that happens.
+    """Is to be woken every 50 ms, and notes how late that happens.
 
     An idle loop wakes up to a millisecond late by itself: epoll counts in whole milliseconds.
     """
