@@ -256,11 +256,13 @@ each token, with the monotonic clock of the same machine. Error: (told - true) /
 - CPU, traffic: each process's own CPU clock, read every 20 ms over the whole process tree, between
   the first arrival and the last write. Whole: user and system time of the tree as `wait4` gives it,
   with start and end; for ours with the controller's reading and measuring. The runs are short, so
-  the whole is mostly start; a long run comes down to the traffic.
+  the whole is mostly start; a long run comes down
+  to the traffic.
 - aiperf and guidellm each run one worker process, since their clients have one core here; no
   client warms up. aiperf and bench_serving share an environment without torch.
 - A client that used 90 % of its core was its own limit; so was the endpoint if it used 90 % of its
   own or began a step in a hundred later than half a step.
-- The endpoint notes an arrival when it reads it. While it writes a step to 256 streams a request
-  waits a few milliseconds to be read, which every client sees as a longer TTFT.
+- The endpoint notes an arrival when it reads it; if the kernel says that the request lay there for
+  more than 10 ms (`TCP_INFO`), then from when it came. What is below that, such as a request that
+  comes while a step is written to 256 streams, every client sees as a longer TTFT.
 """

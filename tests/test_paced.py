@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -110,3 +113,20 @@ def test_our_client_agrees_with_it_within_one_percent(endpoint, tmp_path):
     assert ours.ttft_s.p50 == pytest.approx(ttft, rel=0.01)
     tpot = median((one["times"][-1] - one["times"][0]) / (one["limit"] - 1) for one in answers)
     assert ours.tpot_s.p50 == pytest.approx(tpot, rel=0.01)
+
+
+@pytest.mark.alone
+def test_a_request_that_it_could_not_read_at_once_counts_from_when_it_came(endpoint):
+    endpoint.set_pace(Pace(step_s=0.002, first_s=0.3, first_spread_s=0, shortest=4, longest=4))
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
+    connection.connect()
+    os.kill(endpoint.pid, signal.SIGSTOP)
+    sent = time.monotonic()
+    connection.request("POST", "/generate", "{}")
+    # What lay unread is what is tested; a stopped process can be waited for in no other way.
+    select.select([], [], [], 0.2)
+    os.kill(endpoint.pid, signal.SIGCONT)
+    connection.getresponse().read()
+    connection.close()
+    (told,) = endpoint.account()["answers"]
+    assert told["arrived"] - sent == pytest.approx(0, abs=0.05)
