@@ -90,6 +90,8 @@ def test_when_a_connection_may_be_used_again(data, keeps):
         b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
         b"HTTP/1.1 fine\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: some\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"HTTP/1.1 " + b"2" * 5000 + b" OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nten\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabcde\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"a" * LONGEST_HEAD,
@@ -98,6 +100,12 @@ def test_when_a_connection_may_be_used_again(data, keeps):
 def test_what_is_no_answer_is_told(data):
     with pytest.raises(Malformed):
         read([data])
+
+
+def test_any_number_of_heads_may_come_before_the_answer():
+    data = b"HTTP/1.1 100 Continue\r\n\r\n" * 5000 + chunked(EVENTS)
+    answer, body = read([data])
+    assert (body, answer.whole) == (b"".join(EVENTS), True)
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Optional
 
@@ -10,6 +11,8 @@ LONGEST_HEAD = 1 << 16
 _LINE = b"\r\n"
 _HEAD_END = b"\r\n\r\n"
 _NO_BODY = (204, 304)
+_STATUS = re.compile(rb"[1-9]\d\d\Z")
+_LENGTH = re.compile(rb"\d{1,18}\Z")
 
 
 class Malformed(Exception):
@@ -55,17 +58,17 @@ class Answer:
         return self.whole
 
     def _head(self, data: bytes) -> bytes:
-        end = data.find(_HEAD_END)
-        if end < 0:
-            self._keep(data, 0)
-            return b""
-        first, *lines = data[:end].split(_LINE)
-        words = first.split(None, 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-            raise Malformed(f"no status line: {first[:80]!r}")
-        status, rest = int(words[1]), data[end + 4 :]
-        if status < 200:
-            return self._head(rest) if rest else b""
+        status = 0
+        while status < 200:  # what is below is no answer yet, as 100 Continue
+            end = data.find(_HEAD_END)
+            if end < 0:
+                self._keep(data, 0)
+                return b""
+            first, *lines = data[:end].split(_LINE)
+            words = first.split(None, 2)
+            if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not _STATUS.match(words[1]):
+                raise Malformed(f"no status line: {first[:80]!r}")
+            status, data = int(words[1]), data[end + 4 :]
         headers = {}
         for line in lines:
             name, _, value = line.partition(b":")
@@ -73,7 +76,7 @@ class Answer:
         self.status = status
         self.keeps = words[0] != b"HTTP/1.0" and headers.get(b"connection") != b"close"
         self._take = self._body(headers, status)
-        return self._take(rest)
+        return self._take(data)
 
     def _body(self, headers: dict[bytes, bytes], status: int) -> Callable[[bytes], bytes]:
         """How the rest is to be read."""
@@ -85,7 +88,7 @@ class Answer:
         if length is None:
             self.keeps = False
             return self._open
-        if not length.isdigit():
+        if not _LENGTH.match(length):
             raise Malformed(f"content-length {length[:80]!r}")
         self._left = int(length)
         return self._counted
