@@ -230,7 +230,7 @@ def _endpoint(cells: dict[tuple[int, float], dict[str, list[Row]]]) -> list[str]
 
 
 _WHAT = """\
-Written by `make client-bench` on {date}: two cores, Python {python}, {repeats} rounds, load average
+Written by `make client-bench` on {date}: two cores, Python {python}, rounds: {repeats}, load average
 {low:.1f} … {high:.1f} (the runs themselves make about 1.5). Compared: {versions}.
 One endpoint (`infra/rehearsal/paced.py`) on one core, one client at a time on the other, all clients in turn
 within each round. Figures are medians over the rounds, in brackets the lowest and the highest.
