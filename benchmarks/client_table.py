@@ -260,8 +260,10 @@ each token, with the monotonic clock of the same machine. Error: (told - true) /
   to the traffic.
 - aiperf and guidellm each run one worker process, since their clients have one core here; no
   client warms up. aiperf and bench_serving share an environment without torch.
-- A client that used 90 % of its core was its own limit; so was the endpoint if it used 90 % of its
-  own or began a step in a hundred later than half a step.
+- Limit: a client that used 90 % of its core was its own limit. "Endpoint" says that the endpoint
+  used 90 % of its own, or began a step in a hundred later than half a step, mostly because the
+  machine was busy with other work: the pace was not quite as asked. The truth is what it wrote and
+  when, so the errors stand; what a busy machine keeps from a client is in them, for all clients.
 - The endpoint notes an arrival when it reads it; if the kernel says that the request lay there for
   more than 10 ms (`TCP_INFO`), then from when it came. What is below that, such as a request that
   comes while a step is written to 256 streams, every client sees as a longer TTFT.
