@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms
+.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench
 
 setup: $(VENV)/.done
 
@@ -66,3 +66,18 @@ calibrate: setup
 # Eight arms on the rehearsal host against its truth; writes docs/evidence/eight-arms.md.
 eight-arms: setup
 	$(BIN)/python -m benchmarks.eight_arms
+
+PEERS := .venv-peers
+
+# Each peer has an environment of its own: guidellm brings torch, which makes every start slower.
+$(PEERS)/%/.done: $(VENV)/.done
+	test -x $(PEERS)/$*/bin/python || $(BIN)/python -m venv $(PEERS)/$*
+	$(BIN)/uv pip install --quiet --python $(PEERS)/$*/bin/python $(NEEDS)
+	touch $@
+
+$(PEERS)/aiperf/.done: NEEDS = aiperf==0.13.0 pybase64==1.5.1 requests
+$(PEERS)/guidellm/.done: NEEDS = guidellm==0.8.1
+
+# Our load client beside its peers against one endpoint; needs two idle cores and twelve minutes.
+client-bench: $(PEERS)/aiperf/.done $(PEERS)/guidellm/.done
+	$(BIN)/python -m benchmarks.client --table docs/evidence/client.md

@@ -22,6 +22,8 @@ with atheris.instrument_imports(include=["tasks", "configs", "infra"]):
     from configs.patch import Delegate, Patch
     from configs.problems import ConfigError
     from configs.read import parse_sweep
+    from infra.agent.answers import Answer, Malformed
+    from infra.agent.streams import GenerateStream
     from infra.fits_mlflow import PARAM_LIMIT, fit
     from tasks.bench_result import read_bench
     from tasks.chat_template import ChatTemplateError, read_chat_template, render
@@ -286,6 +288,19 @@ def _sweep(data: bytes) -> None:
         parse_sweep(_text(data), "fuzz")
 
 
+def _answers(data: bytes) -> None:
+    # As the load client reads: torn anywhere, after a head that is an answer's or is not.
+    at = data[0] * 8 if data else 0
+    for head in (b"", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
+        answer, stream = Answer(), GenerateStream()
+        with contextlib.suppress(Malformed):
+            for piece in (head + data[:at], data[at:]):
+                stream.feed(answer.feed(piece), 0.0)
+        stream.feed(data, 0.0)
+        answer.end()
+        stream.finish()
+
+
 def _mlflow(data: bytes) -> None:
     params, metrics = _halves(data)
     words = params.split("\n")
@@ -327,6 +342,7 @@ TARGETS = {
     "prompts": Target(_prompts, ("../../configs/prompts/*.jsonl",)),
     "chat-template": Target(_chat_template, ("*cases/*-drafter-*/config.json",)),
     "samples": Target(_samples, ("real_samples/*",)),
+    "answers": Target(_answers),
     "sweep": Target(_sweep, ("../../configs/sweeps/*.yaml", "*cases/*-config-*/*.yaml")),
     "mlflow": Target(_mlflow, ("*cases/*-mlflow-*/metrics.json",)),
 }

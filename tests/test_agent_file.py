@@ -75,8 +75,7 @@ def test_every_module_is_python_3_9_and_standard_library(path):
             assert node.module
             assert node.module.startswith("infra.agent") or "infra" not in node.module
             roots.add(node.module.partition(".")[0])
-    allowed = {"infra", *sys.stdlib_module_names}
-    assert roots <= allowed | ({"aiohttp"} if path.stem == "drive" else set())
+    assert roots <= {"infra", *sys.stdlib_module_names}
 
 
 def test_every_command_of_the_table_exists():

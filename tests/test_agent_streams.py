@@ -76,6 +76,11 @@ def test_ten_thousand_long_events_cost_less_than_half_a_second():
     assert time.thread_time() - began < 0.5
 
 
+def test_a_count_beyond_any_number_is_no_count():
+    raw = b'data: {"meta_info": {"completion_tokens": ' + b"9" * 400 + b"}}\n\n"
+    assert list(read([raw, event(2)]).counts) == [2]
+
+
 def test_compact_json_is_read_too():
     value = {"text": "a", "meta_info": {"completion_tokens": 5, "finish_reason": {"type": "stop"}}}
     raw = b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"

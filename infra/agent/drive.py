@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import gc
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Optional
-
-import aiohttp
 
 from infra.agent import facts, folders, lease, processes, state
 from infra.agent.clock import Lag, percentile
 from infra.agent.jobs import Job
-from infra.agent.load import Load, Request, Sample
+from infra.agent.load import Load, Sample
 from infra.agent.refusal import Refusal
-from infra.agent.streams import STREAMS, Fault
+from infra.agent.streams import Fault
+from infra.agent.users import Users
 
 PROGRESS_S = 0.25
-
-_KEEP_ALIVE_S = 2.0
-"""Shorter than the engines' own (uvicorn: 5 s), so that no request meets a closing connection."""
-
-_MESSAGE = 500
-_READ_BUFFER = 1 << 20
 
 
 class Driver:
@@ -36,82 +28,90 @@ class Driver:
         self.folder = folder
         self.where = where
         self.load = load
-        self.pending: Iterator[Request] = iter(load.requests)
+        self.users = Users(load, self._count)
         self.completed = self.failed = self.tokens = 0
-        self.active: set[Sample] = set()
         self.stopped: Optional[Fault] = None
         self.zero = 0.0
-        self.delays: list[float] = []
-        self.look: Optional[asyncio.Future[dict[str, Any]]] = None
         self.lag = Lag()
         self.digest = hashlib.sha256()
         self.size = 0
         self.engine = (state.read(folder) or {}).get("engine")
-        self.ended: asyncio.Queue[Optional[Sample]] = asyncio.Queue()
+        self.ended: deque[Sample] = deque()
+        self._looking: Optional[Future[Optional[Fault]]] = None
+        self._look_at = 0.0
+        self._gpus: Optional[Future[dict[str, Any]]] = None
         path = os.path.join(where, "samples.jsonl")
         self.samples = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 
-    async def run(self) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Drives the load to its end, or until a reason to stop."""
-        trace = aiohttp.TraceConfig()
-        trace.on_request_headers_sent.append(self._on_sent)
         cpu = time.process_time()
         gc.freeze()
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-            timeout=aiohttp.ClientTimeout(total=self.load.timeout_s),
-            headers={
-                "Content-Type": "application/json",
-                "Accept-Encoding": "identity",
-                **self.load.headers,
-            },
-            trace_configs=[trace],
-            read_bufsize=_READ_BUFFER,
-        ) as session:
-            self.zero = time.monotonic()
-            self.lag.start(asyncio.get_running_loop())
-            count = min(self.load.concurrency, len(self.load.requests))
-            users = [asyncio.create_task(self._user(session)) for _ in range(count)]
-            writer = asyncio.create_task(self._write_down())
-            await self._attend(users, writer)
-            self.lag.stop()
-            self.ended.put_nowait(None)
-            await writer
-        seconds = time.monotonic() - self.zero
-        os.close(self.samples)
-        result = self._result(seconds, time.process_time() - cpu)
-        return {**result, "gpus": None if self.look is None else await self.look}
+        self.zero = time.monotonic()
+        self.lag.start(self.zero)
+        # Threads look around: a slow disk or tool must not show up as a slow engine.
+        looker = ThreadPoolExecutor(2)
+        try:
+            self.users.start()
+            self._attend(looker)
+            self.lag.stop(time.monotonic())
+            while self.ended:
+                self._write_down()
+        finally:
+            self.users.close()
+            looker.shutdown()
+            os.close(self.samples)
+        self._look_around(self._progress())
+        result = self._result(time.monotonic() - self.zero, time.process_time() - cpu)
+        return {**result, "gpus": None if self._gpus is None else self._gpus.result()}
 
-    async def _attend(self, users: list[asyncio.Task[None]], writer: asyncio.Task[None]) -> None:
-        """Shows progress and looks for reasons to stop while the users work."""
-        loop = asyncio.get_running_loop()
-        working = set(users)
-        while working:
-            ended, working = await asyncio.wait(
-                working, timeout=PROGRESS_S, return_when=asyncio.FIRST_EXCEPTION
-            )
-            # In a thread: a slow disk must not show up as a slow engine.
-            found = await loop.run_in_executor(None, self._look_around, self._progress())
-            if working and self.stopped is None:
-                self.stopped = found
-            if self.stopped or writer.done() or any(user.exception() for user in ended):
-                for user in working:
-                    user.cancel()
-                break
-        outcomes = await asyncio.gather(*users, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
-        if not writer.done():
-            self._look_around(self._progress())
+    def _attend(self, looker: ThreadPoolExecutor) -> None:
+        """Lets the users work; with each tick looks at the time and for reasons to stop.
+
+        Rows are written while the engine is silent, one by one: requests of one length end
+        together, and writing them all at once would hold up the next ones by tens of
+        milliseconds.
+        """
+        while self.users.working:
+            wait_s = 0.0 if self.ended else max(0.0, self.lag.due - time.monotonic())
+            busy = self.users.attend(wait_s)
+            now = time.monotonic()
+            if self._gpus is None and self.load.look_at_gpus and self._all_sent:
+                self._gpus = looker.submit(facts.look)
+            if now >= self.lag.due:
+                self.lag.tick(now)
+                self.users.expire(now)
+                self._look(looker, now)
+            if self.stopped is not None:
+                self.users.stop(self.stopped)
+            elif self.ended and not busy:
+                self._write_down()
+
+    @property
+    def _all_sent(self) -> bool:
+        """Whether the last request is under way.
+
+        That is the hottest moment of a load, and the one at which a look at the GPUs disturbs
+        least: all slots are taken still, and no later request can be held up.
+        """
+        return len(self.users.delays) == len(self.load.requests)
+
+    def _look(self, looker: ThreadPoolExecutor, now: float) -> None:
+        """Heeds what a look around has found; sends for the next one when it is time."""
+        if self._looking is not None and self._looking.done():
+            self.stopped = self.stopped or self._looking.result()
+            self._looking = None
+        if self._looking is None and now >= self._look_at:
+            self._look_at = now + PROGRESS_S
+            self._looking = looker.submit(self._look_around, self._progress())
 
     def _progress(self) -> dict[str, Any]:
-        going = sum(sample.tokens for sample in self.active)
+        active = self.users.active()
         return {
             "done": self.completed + self.failed,
             "failed": self.failed,
-            "in_flight": len(self.active),
-            "tokens": self.tokens + going,
+            "in_flight": len(active),
+            "tokens": self.tokens + sum(sample.tokens for sample in active),
             "seconds": time.monotonic() - self.zero,
         }
 
@@ -127,61 +127,10 @@ class Driver:
             return Fault("engine_gone", f"engine {self.engine['pid']} is gone")
         return None
 
-    async def _user(self, session: aiohttp.ClientSession) -> None:
-        due = time.monotonic()
-        for request in self.pending:
-            sample = Sample(request, STREAMS[self.load.path](), due)
-            self.active.add(sample)
-            fault: Optional[Fault] = Fault("cancelled", "the drive was stopped")
-            try:
-                fault = await self._exchange(session, sample)
-            except asyncio.CancelledError:
-                fault = self.stopped or fault
-                raise
-            finally:
-                self.active.remove(sample)
-                due = time.monotonic()
-                self._count(sample, due, fault)
-            if self.stopped:
-                return
-
-    async def _on_sent(self, _session: Any, context: Any, _params: Any) -> None:
-        sample = context.trace_request_ctx
-        sample.sent = time.monotonic()
-        self.delays.append(sample.sent - sample.due)
-        if self.load.look_at_gpus and len(self.delays) == len(self.load.requests):
-            # All slots are taken still, and no later request can be held up: the hottest moment
-            # of a load, and the one at which a look disturbs least.
-            self.look = asyncio.get_running_loop().run_in_executor(None, facts.look)
-
-    async def _exchange(self, session: aiohttp.ClientSession, sample: Sample) -> Optional[Fault]:
-        """Sends one request and reads its stream; the fault is one of the transport or None."""
-        try:
-            async with session.post(
-                self.load.url, data=sample.request.body, trace_request_ctx=sample
-            ) as response:
-                sample.status = response.status
-                if response.status != 200:
-                    text = (await response.content.read(_READ_BUFFER)).decode("utf-8", "replace")
-                    return Fault("http_error", f"{response.status}: {text[:_MESSAGE]}")
-                read, feed, now = response.content.readany, sample.stream.feed, time.monotonic
-                while True:
-                    data = await read()
-                    if not data:
-                        return None
-                    feed(data, now())
-        except asyncio.TimeoutError:
-            return Fault("timeout", f"no end within {self.load.timeout_s} s")
-        except aiohttp.ClientConnectorError as fault:
-            refused = fault.errno == errno.ECONNREFUSED
-            return Fault("refused" if refused else "unreachable", str(fault)[:_MESSAGE])
-        except (aiohttp.ClientError, ConnectionError) as fault:
-            return Fault("disconnected", f"{type(fault).__name__}: {fault}"[:_MESSAGE])
-
     def _count(self, sample: Sample, done: float, fault: Optional[Fault]) -> None:
-        """Counts an ended request and leaves its record to the writer."""
+        """Counts an ended request; its record is written when there is time."""
         sample.end(done, fault)
-        self.ended.put_nowait(sample)
+        self.ended.append(sample)
         self.tokens += sample.tokens
         if sample.fault is None:
             self.completed += 1
@@ -190,27 +139,19 @@ class Driver:
         limit = self.load.abort_after_failures
         if self.stopped is None and limit is not None and self.failed >= limit:
             self.stopped = Fault("too_many_failures", f"{self.failed} requests failed")
+            self.users.finish()
 
-    async def _write_down(self) -> None:
-        """Writes ended samples one by one, letting the requests go first.
-
-        Requests of one length end together; writing them all before the next ones are sent would
-        hold up those by tens of milliseconds.
-        """
-        while True:
-            sample = await self.ended.get()
-            if sample is None:
-                return
-            data = folders.dumps(sample.line(self.zero)).encode() + b"\n"
-            try:
-                folders.write_all(self.samples, data)
-            except OSError as problem:
-                if problem.errno in folders.DISK_FULL:
-                    raise Refusal("disk_full", "no space left for the samples") from problem
-                raise
-            self.digest.update(data)
-            self.size += len(data)
-            await asyncio.sleep(0)
+    def _write_down(self) -> None:
+        """Writes the record of the request that ended first."""
+        data = folders.dumps(self.ended.popleft().line(self.zero)).encode() + b"\n"
+        try:
+            folders.write_all(self.samples, data)
+        except OSError as problem:
+            if problem.errno in folders.DISK_FULL:
+                raise Refusal("disk_full", "no space left for the samples") from problem
+            raise
+        self.digest.update(data)
+        self.size += len(data)
 
     def _result(self, seconds: float, cpu_s: float) -> dict[str, Any]:
         stopped = self.stopped
@@ -224,7 +165,7 @@ class Driver:
             "seconds": seconds,
             "client": {
                 **self.lag.summary(),
-                "send_delay_p99_s": percentile(self.delays, 0.99),
+                "send_delay_p99_s": percentile(self.users.delays, 0.99),
                 "cpu_s": cpu_s,
                 "cpu_share": cpu_s / seconds if seconds else None,
             },
@@ -236,9 +177,4 @@ class Driver:
 
 def drive(job: Job) -> dict[str, Any]:
     """Runs the load of a drive job; the samples lie in samples.jsonl beside its result."""
-    return asyncio.run(_drive(job, Load.read(job.request)))
-
-
-async def _drive(job: Job, load: Load) -> dict[str, Any]:
-    # Made inside the loop: before Python 3.10 a queue belongs to the loop it was made in.
-    return await Driver(job.folder, job.where, load).run()
+    return Driver(job.folder, job.where, Load.read(job.request)).run()

@@ -62,7 +62,7 @@ class GenerateStream:
     """
 
     _COUNT = b'"completion_tokens":'
-    _NUMBER = re.compile(rb"\s*(\d+)")
+    _NUMBER = re.compile(rb"\s*(\d{1,18})(?!\d)")
 
     def __init__(self) -> None:
         self.times = array("d")

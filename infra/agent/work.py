@@ -16,7 +16,7 @@ def _work(kind: str, job: Job) -> dict[str, Any]:
         return facts.facts(job)
     if kind == "reap":
         return reap.reap(job)
-    # aiohttp is only there in the engine's environment.
+    # A zipped program is compiled anew each time: whoever reaps is in a hurry and needs no client.
     from infra.agent import drive
 
     return drive.drive(job)

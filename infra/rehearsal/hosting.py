@@ -76,9 +76,14 @@ def serving(folder: Path, *, name: str = "rehearsal", delay_ms: float = 0.0) -> 
             time.sleep(_LOOK_S)
         yield Host(folder=folder, **json.loads(ready.read_text()))
     finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a server of ours: SIGTERM, ten seconds, SIGKILL."""
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import sys
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MAX_HEAD = 65_536
+_LAST_DATA_RECV = 52  # offset in struct tcp_info
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,19 @@ class Reply:
     def open(self) -> bool:
         """Whether the client is still there."""
         return self._connection.transport is not None
+
+    def lay_unread_s(self) -> float:
+        """How long the last bytes of the request lay in the kernel, by its own count of ticks.
+
+        ``tcpi_last_data_recv`` of ``TCP_INFO`` (linux/tcp.h): whole ticks of 1 to 10 ms.
+        """
+        transport = self._connection.transport
+        if transport is None:
+            return 0.0
+        told = transport.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_RECV + 4
+        )
+        return int.from_bytes(told[_LAST_DATA_RECV:], sys.byteorder) / 1000
 
     def whole(self, status: int, content: bytes, kind: str = "application/json") -> None:
         """The answer in one piece."""
