@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # A cancelled flow has thirty seconds before SIGKILL (Prefect, not a setting); the engine's end
 # must fit into it.
 _HURRY_GRACE_S = 3.0
+_HURRY_PATIENCE_S = 6.0  # with a host that is out of reach too: its lease does the rest
 
 
 class Orders(NamedTuple):
@@ -63,6 +64,8 @@ class Progress:
     probed: list[Probed] = field(default_factory=list)
     failure: Failure | None = None
     notes: list[str] = field(default_factory=list)
+    strangers: tuple[str, ...] = ()
+    """Who else computed on the GPUs at the end."""
 
 
 def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
@@ -149,18 +152,24 @@ def _most(texts: Mapping[int, list[Text]]) -> list[Text]:
 def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None:
     """Tears down; its own failure is the trial's only where there is none yet."""
     grace = _HURRY_GRACE_S if hurry else None
+    if hurry:
+        site.agent.hurry(_HURRY_PATIENCE_S)
     try:
-        runner.run(
-            "tear_down",
-            lambda: tear_down(site, progress.handle, grace_s=grace),
-        )
-        let_go(site)
+        runner.run("tear_down", lambda: _torn_down(site, progress, grace))
+        if hurry:  # else the sweep keeps the host until its end
+            let_go(site)
     except StageFailedError as error:
         _also(progress, error.failure)
     except WorldError as error:
         _also(progress, _of_world("tear_down", error))
     if progress.follower is not None:
         progress.follower.finish()
+
+
+def _torn_down(site: Site, progress: Progress, grace_s: float | None) -> str:
+    torn = tear_down(site, progress.handle, grace_s=grace_s)
+    progress.strangers = torn.strangers
+    return torn.said
 
 
 def _also(progress: Progress, failure: Failure) -> None:
@@ -208,6 +217,7 @@ def _record(
         times=tuple(runner.times),
         began=began,
         ended=_now(),
+        strangers=progress.strangers,
     )
     record = build_record(site, orders.secrets, seen)
     for outcome in progress.patches:

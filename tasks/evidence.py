@@ -31,6 +31,7 @@ def server_facts(seen: Seen, flags: dict[str, FlagValue]) -> ServerFacts:
         max_running_requests=info.max_running_requests if info else None,
         asked={flag: str(value) for flag, value in flags.items()},
         effective=seen.effective,
+        foreign_processes=seen.strangers,
     )
 
 

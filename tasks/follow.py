@@ -95,7 +95,11 @@ class Follower:
         known = facts.failure or failure_of("engine_dead", stage=facts.stage)
         if state.get("end_reason") == "lease_expired":
             known = failure_of("lease_expired", stage=facts.stage)
-        raise failed_as(stage, known, self.cause(known), self.first_lines(known))
+        said = self.cause(known)
+        if facts.failure is None and state.get("end_reason") == "child_lost":
+            known = failure_of("scheduler_dead", stage=facts.stage)
+            said = self.site.mask.text(str(state.get("message")))
+        raise failed_as(stage, known, said, self.first_lines(known))
 
     def cause(self, known: Failure) -> str:
         """The first cause in one line, without secrets: it is shown and kept."""

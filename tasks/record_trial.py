@@ -44,6 +44,8 @@ class Seen(NamedTuple):
     times: tuple[StageTime, ...]
     began: datetime
     ended: datetime
+    strangers: tuple[str, ...] = ()
+    """Who else computed on the GPUs when the engine was gone."""
 
 
 def fingerprint(trial: Trial, survey: Survey | None) -> str:
