@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it prints tracebacks; we raise our own
 
 _LOST = (paramiko.SSHException, EOFError, ConnectionError, TimeoutError, OSError)
+_CUT_AT_LOGIN = ("transport shut down or saw EOF", "Authentication timeout")
 _USER_TIMEOUT_MS = 20_000
 _CHANNEL_S = 15.0
 _KEEPALIVE_S = 15
@@ -221,7 +222,12 @@ def _connect(spec: Ssh) -> _Connection:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether trying again is of no use."""
+    """Whether trying again is of no use.
+
+    Paramiko gives a line that is cut, or silent, during the login the name of a refused login.
+    """
+    if any(words in str(error) for words in _CUT_AT_LOGIN):
+        return False
     return isinstance(error, paramiko.AuthenticationException | IncompatiblePeer) or (
         "No authentication methods available" in str(error)  # an agent without keys
     )

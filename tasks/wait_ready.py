@@ -75,7 +75,9 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
             notes = () if verdict.ready else (f"garbage_output: {verdict.reason}",)
             return Ready(started_s=time.monotonic() - began, notes=notes)
         if verdict.final:
-            raise _given_up(follower, verdict.state, verdict.reason)
+            asked_in_vain = bool(answers) and answers[-1].path == "/generate"
+            late = verdict.state == "timeout" and asked_in_vain
+            raise _given_up(follower, "not_generating" if late else verdict.state, verdict.reason)
 
 
 def _given_up(follower: Follower, state: str, reason: str) -> Exception:
@@ -126,7 +128,8 @@ def _generate_slowly(site: Site, follower: Follower, handle: Handle, began: floa
     site.agent.start(site.folder, name, "drive", request, python=site.python)
     sent = time.monotonic()
     result: dict[str, Any] | None = None
-    while result is None and time.monotonic() - sent < _GENERATION_S:
+    bound_s = min(_GENERATION_S, site.sweep.patience.silence_s)
+    while result is None and time.monotonic() - sent < bound_s:
         followed = follower.poll(job=name)
         follower.raise_if_dead(followed.poll, "wait_ready")
         job = followed.poll.job or {}
