@@ -96,7 +96,7 @@ class Follower:
         if state.get("end_reason") == "lease_expired":
             known = failure_of("lease_expired", stage=facts.stage)
         said = self.cause(known)
-        if facts.failure is None and state.get("end_reason") == "child_lost":
+        if known.failure == "engine_dead" and state.get("end_reason") == "child_lost":
             known = failure_of("scheduler_dead", stage=facts.stage)
             said = self.site.mask.text(str(state.get("message")))
         raise failed_as(stage, known, said, self.first_lines(known))

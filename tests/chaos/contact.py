@@ -87,9 +87,13 @@ def _silent_at(moment: str) -> Callable[[Path], str]:
                     relay.freeze()
                     later(_SILENCE_S, relay.thaw)
 
+            def at(stage: str) -> None:
+                if stage == moment:
+                    later(0.1, freeze)
+
             outcome = ground.run(
                 short(),
-                at=lambda stage: later(0.1, freeze) if stage == moment else None,
+                at=at,
                 patience_s=120,
                 **way,
             )

@@ -52,7 +52,7 @@ def _late(ground: Ground, tried: Tried, stage: str) -> float:
     return float(known - tried.state["ended_monotonic"])
 
 
-@row("engine", "dies under load", fast=True)
+@row("engine", "dies under load")
 def dies(place: Path) -> str:
     with scene(place) as ground:
         ground.plant("decode", "die", rank=2, after_requests=6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos import contact, engines
+from tests.chaos import cancels, contact, engines, hosts, indexes, kills, prefects
 from tests.chaos.table import ROWS
 
-__all__ = ["ROWS", "contact", "engines"]
+__all__ = ["ROWS", "cancels", "contact", "engines", "hosts", "indexes", "kills", "prefects"]

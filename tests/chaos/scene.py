@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import pwd
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 LEASE_S = 60.0
 QUICK = 16.0
 """Times faster than the truth: rows are about order, not about numbers."""
-LONG = {"per_slot": 24}
+LONG: dict[str, Any] = {"per_slot": 24}
 """A probe of some seconds, where something is to happen in its middle."""
-SLOW = {"time_scale": 4.0}
+SLOW: dict[str, Any] = {"time_scale": 4.0}
 
 
 @contextmanager
@@ -114,8 +115,6 @@ def later(seconds: float, do: Callable[[], object]) -> threading.Timer:
 
 def user() -> str:
     """Who we are."""
-    import pwd
-
     return pwd.getpwuid(os.getuid()).pw_name
 
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 FAULTS = {
     "killed": (
         "SIGKILL of the flow process; of the Prefect worker; of both, and nobody comes back",
-        "the lease ends on the host within lease + 10 s, everything of ours gone; the next run "
-        "resumes",
+        "the lease ends on the host within lease + 10 s, all of ours gone; the next run resumes",
     ),
     "cancelled": (
         "cancel, during every stage",
@@ -22,8 +21,7 @@ FAULTS = {
     ),
     "contact": (
         "SSH connection cut, packets dropped silently, sshd restarted",
-        "reconnect; the running engine is used on; no second launch; a probe that ran during the "
-        "cut is collected whole",
+        "reconnect; the running engine is used on, no second launch; a probe is collected whole",
     ),
     "reboot": (
         "host rebooted",
@@ -31,8 +29,7 @@ FAULTS = {
     ),
     "engine": (
         "engine dies, hangs, answers without tokens, or one scheduler is killed",
-        "class and first cause within a second (death) or the stated bound (hang); partial samples "
-        "kept and marked; the next trial starts on free GPUs",
+        "class and first cause in a second (death) or the stated bound (hang); partial samples kept",
     ),
     "mlflow": (
         "MLflow down, slow, or database locked",

@@ -10,6 +10,7 @@ from tests.chaos import rows
 from tests.chaos.table import FAULTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.chaos.table import Row
@@ -23,9 +24,12 @@ def test_every_fault_has_a_row() -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "row",
-    [pytest.param(one, id=one.id, marks=() if one.fast else pytest.mark.chaos) for one in rows.ROWS],
+    [
+        pytest.param(one, id=one.id, marks=() if one.fast else pytest.mark.chaos)
+        for one in rows.ROWS
+    ],
 )
-def test_chaos(row: Row, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+def test_chaos(row: Row, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     reason = row.why_not()
     if reason is not None:
         pytest.skip(reason)
