@@ -61,7 +61,12 @@ def away_during_the_probe(place: Path) -> str:
         def away() -> None:
             relay.cut(and_refuse=10**6)
             attempt = ground.attempt("night")
-            later(0, lambda: until((attempt / result).exists, 30) and relay.cut())
+
+            def back() -> None:
+                until((attempt / result).exists, 30)
+                relay.cut()
+
+            later(0, back)
 
         hear = Once(PROBING, away)
         outcome = ground.run(short(**LONG), hear=hear, patience_s=60, **way)

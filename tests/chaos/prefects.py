@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows import services
@@ -22,6 +21,7 @@ from tests.deployed import deployed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.deployed import Server
     from tests.sweeping import Ground
