@@ -92,9 +92,11 @@ def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
         _end(site, runner, progress, hurry=True)
         raise
     finally:
-        if progress.failure is None or progress.failure.failure_class != "cancelled":
-            _end(site, runner, progress, hurry=False)
-        record = _record(site, orders, runner, progress, began)
+        try:
+            if progress.failure is None or progress.failure.failure_class != "cancelled":
+                _end_in_order(site, runner, progress)
+        finally:
+            record = _record(site, orders, runner, progress, began)
     return record
 
 
@@ -147,6 +149,17 @@ def _climb(
 
 def _most(texts: Mapping[int, list[Text]]) -> list[Text]:
     return texts[max(texts)]
+
+
+def _end_in_order(site: Site, runner: Runner, progress: Progress) -> None:
+    """Tears down; who is interrupted in that tears down once more, in a hurry."""
+    try:
+        _end(site, runner, progress, hurry=False)
+    except BaseException:
+        if progress.failure is None:
+            progress.failure = failed("tear_down", "cancelled").failure
+        _end(site, runner, progress, hurry=True)
+        raise
 
 
 def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None:

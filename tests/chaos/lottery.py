@@ -22,7 +22,7 @@ from infra.rehearsal import faults, hosting, memory, strange
 from tests import rehearsing, sweeping
 from tests.agent_host import is_alive, until
 from tests.chaos.hosts import somebody
-from tests.chaos.scene import later, ours_on
+from tests.chaos.scene import later, ours_on, short
 from tests.openssh import Relay
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ class Lottery:
 
     def night(self, name: str, most: int) -> int:
         """One sweep with so many faults at most, then to its end without any; how many were."""
-        asked = sweeping.sweep(name, arms="base+tuned", blocks=2, silence_s=4, gpu_free_s=5)
+        arms: dict[str, Any] = {"arms": "base+tuned", "patches": "kimi_k25_eagle3", "blocks": 2}
+        asked = short(name, silence_s=4, gpu_free_s=5, **arms)
         drawn, pause = 0, threading.Event()
         for _ in range(_TRIES):
             undisturbed = drawn >= most

@@ -46,8 +46,13 @@ def behind_relay(ground: Ground) -> Iterator[tuple[Relay, dict[str, Any]]]:
 
 
 def short(name: str = "night", **more: Any) -> Sweep:
-    """One arm, one probe, unless more is said."""
-    return sweeping.sweep(name, **{"arms": "tuned", "patches": "", **more})
+    """One arm, one probe, unless more is said.
+
+    On a machine that is busy with something else the load client is late; that is not the
+    question here, and a second attempt for it would blur what a fault leads to.
+    """
+    asked = sweeping.sweep(name, **{"arms": "tuned", "patches": "", **more})
+    return asked.model_copy(update={"tolerate": {"client_was_the_bottleneck": "a shared machine"}})
 
 
 def nothing_left(ground: Ground, *, claim: bool = False) -> None:
