@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tasks.venue import Site
 
 _FIRST_LINES = 12
+_ANSWERS_WITHIN_S = 3.0  # beyond its own time, on a host that is busy
 
 
 class Followed(NamedTuple):
@@ -46,6 +47,7 @@ class Follower:
         self, *, job: str | None = None, timeout_s: float = 1.5, quiet_s: float = 0.0
     ) -> Followed:
         """Waits on the host for the next change, two seconds at most; keeps and reads the log."""
+        asked = time.monotonic()
         poll = self.site.agent.wait(
             self.site.folder,
             self._offset,
@@ -55,6 +57,10 @@ class Follower:
             timeout_s=timeout_s,
             quiet_s=quiet_s,
         )
+        away = time.monotonic() - asked - timeout_s
+        if away > _ANSWERS_WITHIN_S:
+            # The line was cut: what the engine did meanwhile is unknown, and no silence of its own.
+            self.last_growth += away
         self._offset, self._seen = poll.offset, poll.seen
         if poll.log:
             self.last_growth = time.monotonic()

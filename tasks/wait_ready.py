@@ -45,6 +45,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
         StageFailedError: The engine died, hangs, or serves something else.
     """
     patience, began = site.sweep.patience, time.monotonic()
+    follower.last_growth = began  # the launch may have taken long, over a bad line
     answers: list[Answer] = []
     asked = 0.0
     while True:
