@@ -47,7 +47,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
     patience, began = site.sweep.patience, time.monotonic()
     follower.last_growth = began  # the launch may have taken long, over a bad line
     answers: list[Answer] = []
-    asked = 0.0
+    asked, vain_since = 0.0, 0.0
     while True:
         followed = follower.poll()
         follower.raise_if_dead(followed.poll, "wait_ready")
@@ -56,6 +56,8 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
         _show(site, follower)
         if ready_line and now - asked > 0.5:
             asked = now
+            # Our own questions make the log grow; from the first one on only tokens are progress.
+            vain_since = vain_since or now
             answers.append(_ask_model(site, handle, now - began))
             if answers[-1].status == 200:
                 answers.append(_generate(site, follower, handle, began))
@@ -65,7 +67,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
                 log_ready=ready_line,
                 answers=tuple(answers[-4:]),
                 model=site.sweep.engine.model,
-                silent_s=now - follower.last_growth,
+                silent_s=now - min(follower.last_growth, vain_since or now),
                 silent_limit_s=patience.silence_s,
                 waited_s=now - began,
                 wait_limit_s=patience.start_s,

@@ -19,7 +19,7 @@ from infra.errors import WorldError
 from infra.rehearsal import memory, strange
 from tests import sweeping
 from tests.agent_host import is_alive, until
-from tests.chaos.scene import LONG, PROBING, SLOW, Once, nothing_left, scene, short, user
+from tests.chaos.scene import LONG, PROBING, SLOW, Once, nothing_left, ours_on, scene, short, user
 from tests.chaos.table import no_small_disk, row
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def reused(place: Path) -> str:
         with ground.command("clean", "cut") as clean:
             assert clean.ended() == 0, clean.text
         assert is_alive(pid)
-        until(ground.empty)
+        until(lambda: not ground.holders() and not ours_on(ground))
         return "a stranger with the pid of the record was left alone"
 
 
