@@ -81,7 +81,7 @@ def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
     except StageFailedError as error:
         progress.failure = error.failure
     except WorldError as error:
-        progress.failure = _of_world(progress.stage, error)
+        progress.failure = _death_behind(error, progress) or _of_world(progress.stage, error)
     except Exception as error:
         progress.failure = failed(
             progress.stage, "unknown_exception", f"{type(error).__name__}: {error}"
@@ -192,6 +192,20 @@ def _also(progress: Progress, failure: Failure) -> None:
         progress.notes.append(f"then tear_down: {failure.failure_class}: {failure.message}")
 
 
+def _death_behind(error: WorldError, progress: Progress) -> Failure | None:
+    """The engine's end, where a refused request to it is only the echo."""
+    follower = progress.follower
+    if follower is None or progress.handle is None or not isinstance(error, AgentRefusal):
+        return None
+    try:
+        follower.raise_if_dead(follower.poll().poll, progress.stage)
+    except StageFailedError as known:
+        return known.failure
+    except WorldError:
+        return None
+    return None
+
+
 def _of_world(stage: str, error: WorldError) -> Failure:
     """The world's fault as a class of the table."""
     match error:
@@ -201,6 +215,10 @@ def _of_world(stage: str, error: WorldError) -> Failure:
             name = "disk_full"
         case AgentRefusal(error="disk_full"):
             name = "disk_full"
+        case AgentRefusal(error="unreachable"):
+            name = "engine_dead"
+        case AgentRefusal(error="timeout"):
+            name = "not_generating"
         case ContactLost() | HostRefused():
             name = "ssh_lost"
         case _:

@@ -230,6 +230,7 @@ def zombie(place: Path) -> str:
                 os.kill(pid, signal.SIGCONT)
         first = ground.tried(outcome, "b01-tuned", 1).record
         assert first.failure is not None
+        assert first.failure.failure_class in {"engine_dead", "probe_failed"}, first.failure
         until(ground.empty)
         return f"{first.failure.failure_class}; both attempts in {time.monotonic() - began:.0f} s"
 
