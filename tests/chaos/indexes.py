@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flows import services
 from flows.runs import read_records
-from infra.services import ensure
+from infra.services import QUIET, ensure
 from infra.services import stop as stop_service
 from tests import rehearsing, sweeping
 from tests.chaos.scene import nothing_left, scene, short
@@ -69,7 +69,7 @@ def index(place: Path) -> Iterator[Index]:
     os.environ["EAGLE3_HOME"] = str(place)
     try:
         port = rehearsing.free_port()
-        service = services._mlflow(dict(_ENV), port, f"http://127.0.0.1:{port}")
+        service = services._mlflow(QUIET | _ENV, port, f"http://127.0.0.1:{port}")
         ensure(service, said.append)
         with Relay(port) as relay:
             yield Index(relay, place / "mlflow.db")

@@ -65,7 +65,7 @@ def flow_killed(place: Path) -> str:
         assert ended["state_type"] == "CRASHED"
         until(ground.empty, 60)
         seconds = time.monotonic() - killed
-        until(lambda: ground.latest("night").trials().__next__().finished, 30)
+        until(lambda: next(ground.latest("night").trials()).finished, 30)
         assert _record(ground, 1)["failure"]["failure_class"] == "cancelled"
         until(lambda: not (ground.root / "claim.json").exists(), 30)
         nothing_left(ground)
@@ -78,11 +78,17 @@ def worker_killed(place: Path) -> str:
         run = server.begin(ground, short(**LONG))
         until(lambda: sweeping.probes(ground.attempt("night")), 90)
         _kill_worker()
-        ended = server.ended(run, 90)
-        assert ended["state_type"] == "COMPLETED", ended["state"]
-        assert _record(ground, 1)["status"] in sweeping.MEASURED
+        ended = server.ended(run, 120)
+        until(lambda: next(ground.latest("night").trials()).finished, 60)
+        until(lambda: not (ground.root / "claim.json").exists(), 60)
         nothing_left(ground)
-        return "the flow went on without its worker and completed"
+        # Whether the flow outlives its worker is Prefect's business; what it leaves is ours.
+        outcome = ground.run(short(**LONG))
+        (record,) = outcome.records
+        assert record.status in sweeping.MEASURED, record.failure
+        nothing_left(ground)
+        how = f"skipped as {record.status}" if outcome.skipped else f"resumed as a{record.attempt}"
+        return f"the flow run ended {ended['state_type']}, the host is free; run again: {how}"
 
 
 @row("killed", "SIGKILL of flow and worker, and nobody comes back")
@@ -179,7 +185,7 @@ def _killed_in_mlflow(database: Path, sweep: str) -> str:
 def server_down(place: Path) -> str:
     with served(place, lease_s=60) as (ground, server):
         # So slow that the outage begins and ends within the trial.
-        asked = short(tokens=96, per_slot=300)
+        asked = short(tokens=96, per_slot=900)
         run = server.begin(ground, asked)
         until(lambda: sweeping.loads(ground.attempt("night")), 90)
         stop("prefect", lambda _text: None)
