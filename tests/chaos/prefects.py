@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flows import services
+from infra.rehearsal import faults
 from infra.services import ensure, running, stop
 from infra.store import read_json
 from tests import sweeping
@@ -108,7 +109,10 @@ def both_killed(place: Path) -> str:
 
 def _cancelled(ground: Ground, server: Server, name: str, reached: Any) -> str:
     before = ground.source.read_bytes()
-    run = server.begin(ground, short(name, patches="kimi_k25_eagle3", **LONG))
+    # So that the trial cannot come to its end before the word to cancel reaches it.
+    ground.plant("decode" if name.endswith("probe") else "target_weights", "hang", rank=3)
+    asked = short(name, patches="kimi_k25_eagle3", silence_s=100, **LONG)
+    run = server.begin(ground, asked)
     until(lambda: reached(server, run, ground.attempt(name)), 90)
     services._prefect_cli(server.env, "flow-run", "cancel", run)
     asked = time.monotonic()
@@ -122,6 +126,7 @@ def _cancelled(ground: Ground, server: Server, name: str, reached: Any) -> str:
     until(lambda: not (ground.root / "claim.json").exists(), 30)
     nothing_left(ground)
     assert ground.source.read_bytes() == before
+    faults.write(ground.folder, [])
     return f"{failure['stage']} {seconds:.0f} s"
 
 
