@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench
+.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos audit
 
 setup: $(VENV)/.done
 
@@ -32,7 +32,7 @@ check: setup
 
 # Two at a time, file by file; what measures real time runs afterwards, alone.
 unit: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone and not chaos"
 	$(BIN)/python -m pytest -m alone
 
 fix: setup
@@ -56,12 +56,9 @@ fuzz: setup
 	    -timeout=10 -rss_limit_mb=2048 -max_len=16384 -artifact_prefix=build/fuzz/$$target- || exit 1; \
 	done
 
-SEED ?= 1
-N ?= 1000
-
 # How often verdicts err, in simulated nights; writes docs/evidence/calibration.md.
 calibrate: setup
-	$(BIN)/python -m benchmarks.calibration --seed $(SEED) --nights $(N)
+	$(BIN)/python -m benchmarks.calibration --seed $(or $(SEED),1) --nights $(or $(N),1000)
 
 # Eight arms on the rehearsal host against its truth; writes docs/evidence/eight-arms.md.
 eight-arms: setup
@@ -81,3 +78,14 @@ $(PEERS)/guidellm/.done: NEEDS = guidellm==0.8.1
 # Our load client beside its peers against one endpoint; needs two idle cores and twelve minutes.
 client-bench: $(PEERS)/aiperf/.done $(PEERS)/guidellm/.done
 	$(BIN)/python -m benchmarks.client --table docs/evidence/client.md
+
+# Every fault of the table (a good half hour; writes docs/evidence/chaos.md), a part of it
+# (ONLY="contact and cut"), or N faults drawn at random over whole sweeps (SEED=7 N=50).
+chaos: setup
+	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED) --faults $(or $(N),20)) $(if $(ONLY),--only "$(ONLY)")
+
+# Known holes in what the lock pins; needs the network, and stops nothing.
+audit: setup
+	test -x .venv-audit/bin/pip-audit || $(BIN)/python -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.9.0
+	-.venv-audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock

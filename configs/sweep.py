@@ -81,7 +81,8 @@ class Patience(Value):
     start_s: Seconds = 3600.0
     """From launch to ready: a 500 GB model from a slow disk takes most of an hour."""
     silence_s: Seconds = 1200.0
-    """Without any progress in the start log (kernel compilation is silent for long)."""
+    """Without any progress in the start log (kernel compilation is silent for long), or without
+    any token in a probe."""
     stop_s: Seconds = 20.0
     """From SIGTERM to SIGKILL."""
     gpu_free_s: Seconds = 120.0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.skips import Skip, reconcile, why_skip
+from infra.errors import WorldError
 from infra.masking import Mask
 from infra.store import TrialFolder, write_value
 from infra.tracking import TrackingDown
@@ -24,7 +25,7 @@ from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
 from tasks.reporting import compare_sweep, write_report
 from tasks.stopping import enough_known
-from tasks.tear_down import forget_secrets, has_secrets, let_go
+from tasks.tear_down import forget_secrets, has_secrets
 from tasks.texts import fetch_template, texts_of
 from tasks.venue import Site
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tasks.record import TrialRecord
     from tasks.reporting import Report
 
+_LEAVE_S = 15.0
 _ATTEMPTS = 2  # a failure that says of itself that once more may help gets one more
 
 
@@ -113,6 +115,9 @@ class Conductor:
             name: read_secrets(question.sweep, host) for name, host in question.hosts.items()
         }
         self._grounds: dict[str, _Ground] = {}
+        self._held: list[HostAgent] = []
+        """Hands on hosts that are claimed: for the whole sweep, or another one would slip in
+        between two trials."""
         self._records: dict[str, TrialRecord] = {}
         self._began = time.monotonic()
         self._stopped: str | None = None
@@ -135,8 +140,8 @@ class Conductor:
         try:
             skips = [skip for trial in plan.trials if (skip := self._one(trial)) is not None]
         finally:
-            for ground in self._grounds.values():
-                ground.agent.close()
+            for agent in self._held:
+                self._leave(agent)
         unpublished = publish_missing(run, hands.tracker, hands.say) if hands.tracker else 0
         records = sorted(self._records.values(), key=lambda record: record.order)
         report = write_report(run, self._question.sweep, records, hands.tracker, hands.say)
@@ -185,18 +190,27 @@ class Conductor:
         runner = hands.runner("arrival")
         site = self._site(trial, agent, runner, None)
         claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
+        self._held.append(agent)
         agent.make_folder(site.folder)
         found, _raw = survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
         texts = texts_of(question.sweep, question.sets, fetch_template(site))
         if has_secrets(question.sweep, host):
             for marker in [site.marker, *self._cut_off]:
                 forget_secrets(agent, f"{agent.root}/trials/{marker}")
-        let_go(site)
         known = ", ".join(f"{name} {version}" for name, version in found.versions.items())
         hands.say(f"host {host.name}: {known}")
         ground = _Ground(host, agent, found, texts)
         self._grounds[trial.host] = ground
         return ground
+
+    def _leave(self, agent: HostAgent) -> None:
+        """Lets go of a host; one that cannot be reached is let go by the end of the lease."""
+        agent.hurry(_LEAVE_S)
+        try:
+            agent.call("release", root=agent.root, holder=self._run.holder)
+        except WorldError as error:
+            self._hands.say(f"{agent.host.name}: its lock ends with its lease: {error}")
+        agent.close()
 
     def _attempt(self, trial: Trial, ground: _Ground) -> TrialRecord:
         hands, run = self._hands, self._run

@@ -103,11 +103,25 @@ class PrefectRunner:
         if time.monotonic() - self._said[1] < _QUIET_S:
             return
         description = f"{self._trial}: {text}"
-        if self._bar is None:
-            made = create_progress_artifact(progress=percent, key="start", description=description)
-            self._bar = made if not hasattr(made, "__await__") else None
+        bar = self._bar
+        if bar is None:
+            self._bar = shown(
+                lambda: create_progress_artifact(
+                    progress=percent, key="start", description=description
+                )
+            )
         else:
-            update_progress_artifact(self._bar, progress=percent, description=description)
+            shown(lambda: update_progress_artifact(bar, progress=percent, description=description))
+
+
+def shown(work: Callable[[], Any]) -> Any:
+    """Shows something in Prefect; a server that is away costs that, and never the trial."""
+    try:
+        made = work()
+    except Exception as error:  # noqa: BLE001 - Prefect's, httpx's and OS errors come through alike
+        get_run_logger().warning("not shown in Prefect: %s", str(error) or type(error).__name__)
+        return None
+    return None if hasattr(made, "__await__") else made
 
 
 def _passing(_task: object, _run: object, state: Any) -> bool:

@@ -18,7 +18,7 @@ from configs.find import stem
 from configs.sweep import Sweep  # noqa: TC001 - Prefect reads the annotation for its form
 from flows.aftermath import clean_up_after
 from flows.conduct import Conductor, Hands, Outcome
-from flows.prefect_stages import PrefectRunner
+from flows.prefect_stages import PrefectRunner, shown
 from flows.question import pose
 from flows.runs import open_run
 from infra.connect import connect
@@ -96,6 +96,9 @@ def eagle3_sweep(
             strict=True,
             lease_duration=_SLOT_LEASE_S,
             timeout_seconds=_SLOT_WAIT_S,
+            # Prefect would end the flow if its server is away when the lease is due; the lock on
+            # the host still keeps others out.
+            raise_on_lease_renewal_failure=False,
         ),
         open_run(Store(runs_folder()), question, fresh=fresh, flow_run=run_id) as run,
     ):
@@ -129,9 +132,12 @@ def _make_slots(names: list[str]) -> None:
 
 
 def _show(outcome: Outcome, tracker: Tracker | None) -> None:
-    create_markdown_artifact(
-        key="eagle3-report", markdown=outcome.report.markdown, description=outcome.report.sentence
+    report = outcome.report
+    shown(
+        lambda: create_markdown_artifact(
+            key="eagle3-report", markdown=report.markdown, description=report.sentence
+        )
     )
-    link = tracker.chart_link(outcome.report.sweep) if tracker else ""
+    link = tracker.chart_link(report.sweep) if tracker else ""
     if link:
-        create_link_artifact(key="mlflow", link=link, link_text="Compare in MLflow")
+        shown(lambda: create_link_artifact(key="mlflow", link=link, link_text="Compare in MLflow"))

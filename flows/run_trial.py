@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 # A cancelled flow has thirty seconds before SIGKILL (Prefect, not a setting); the engine's end
 # must fit into it.
 _HURRY_GRACE_S = 3.0
+_HURRY_PATIENCE_S = 6.0  # with a host that is out of reach too: its lease does the rest
 
 
 class Orders(NamedTuple):
@@ -68,6 +69,8 @@ class Progress:
     probed: list[Probed] = field(default_factory=list)
     failure: Failure | None = None
     notes: list[str] = field(default_factory=list)
+    strangers: tuple[str, ...] = ()
+    """Who else computed on the GPUs at the end."""
 
 
 def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
@@ -83,7 +86,7 @@ def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
     except StageFailedError as error:
         progress.failure = error.failure
     except WorldError as error:
-        progress.failure = _of_world(progress.stage, error)
+        progress.failure = _death_behind(error, progress) or _of_world(progress.stage, error)
     except Exception as error:
         progress.failure = failed(
             progress.stage, "unknown_exception", f"{type(error).__name__}: {error}"
@@ -94,9 +97,11 @@ def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
         _end(site, runner, progress, hurry=True)
         raise
     finally:
-        if progress.failure is None or progress.failure.failure_class != "cancelled":
-            _end(site, runner, progress, hurry=False)
-        record = _record(site, orders, runner, progress, began)
+        try:
+            if progress.failure is None or progress.failure.failure_class != "cancelled":
+                _end_in_order(site, runner, progress)
+        finally:
+            record = _record(site, orders, runner, progress, began)
     return record
 
 
@@ -167,15 +172,26 @@ def _longest(sweep: Sweep, orders: Orders) -> dict[str, tuple[Stream, list[Text]
     return found
 
 
+def _end_in_order(site: Site, runner: Runner, progress: Progress) -> None:
+    """Tears down; who is interrupted in that tears down once more, in a hurry."""
+    try:
+        _end(site, runner, progress, hurry=False)
+    except BaseException:
+        if progress.failure is None:
+            progress.failure = failed("tear_down", "cancelled").failure
+        _end(site, runner, progress, hurry=True)
+        raise
+
+
 def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None:
     """Tears down; its own failure is the trial's only where there is none yet."""
     grace = _HURRY_GRACE_S if hurry else None
+    if hurry:
+        site.agent.hurry(_HURRY_PATIENCE_S)
     try:
-        runner.run(
-            "tear_down",
-            lambda: tear_down(site, progress.handle, grace_s=grace),
-        )
-        let_go(site)
+        runner.run("tear_down", lambda: _torn_down(site, progress, grace))
+        if hurry:  # else the sweep keeps the host until its end
+            let_go(site)
     except StageFailedError as error:
         _also(progress, error.failure)
     except WorldError as error:
@@ -184,11 +200,31 @@ def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None
         progress.follower.finish()
 
 
+def _torn_down(site: Site, progress: Progress, grace_s: float | None) -> str:
+    torn = tear_down(site, progress.handle, grace_s=grace_s)
+    progress.strangers = torn.strangers
+    return torn.said
+
+
 def _also(progress: Progress, failure: Failure) -> None:
     if progress.failure is None:
         progress.failure = failure
     else:
         progress.notes.append(f"then tear_down: {failure.failure_class}: {failure.message}")
+
+
+def _death_behind(error: WorldError, progress: Progress) -> Failure | None:
+    """The engine's end, where a refused request to it is only the echo."""
+    follower = progress.follower
+    if follower is None or progress.handle is None or not isinstance(error, AgentRefusal):
+        return None
+    try:
+        follower.raise_if_dead(follower.poll().poll, progress.stage)
+    except StageFailedError as known:
+        return known.failure
+    except WorldError:
+        return None
+    return None
 
 
 def _of_world(stage: str, error: WorldError) -> Failure:
@@ -200,6 +236,10 @@ def _of_world(stage: str, error: WorldError) -> Failure:
             name = "disk_full"
         case AgentRefusal(error="disk_full"):
             name = "disk_full"
+        case AgentRefusal(error="unreachable"):
+            name = "engine_dead"
+        case AgentRefusal(error="timeout"):
+            name = "not_generating"
         case ContactLost() | HostRefused():
             name = "ssh_lost"
         case _:
@@ -231,6 +271,7 @@ def _record(
         ended=_now(),
         clock=progress.follower.clock.span() if progress.follower else None,
         unstable=progress.unstable,
+        strangers=progress.strangers,
     )
     record = build_record(site, orders.secrets, seen)
     for outcome in progress.patches:

@@ -29,6 +29,7 @@ __all__ = ["Hello", "HostAgent", "Poll"]
 T = TypeVar("T")
 
 _CALL_S = 20.0
+_LEAST_WAIT_S = 5.0  # a poll takes two at most, on a busy host some more
 _BLOCK = 65_536
 _INLINE = 32_000  # an argument may hold 128 KiB (MAX_ARG_STRLEN)
 
@@ -114,6 +115,7 @@ class HostAgent:
         claim = {"root": self.root, "holder": holder, "lease_s": self.host.lease_s}
         answer = self.call(
             "wait",
+            answer_s=self._wait_s,
             dir=folder,
             offset=offset,
             timeout_s=timeout_s,
@@ -124,6 +126,15 @@ class HostAgent:
             seen=seen,
         )
         return Poll.of(answer, offset)
+
+    @property
+    def _wait_s(self) -> float:
+        """When a poll counts as lost: early enough for two more before the lease ends."""
+        return min(_CALL_S, max(_LEAST_WAIT_S, self.host.lease_s / 3))
+
+    def hurry(self, patience_s: float) -> None:
+        """From now on contact that is lost is given up after so many seconds."""
+        self._patience_s = min(self._patience_s, patience_s)
 
     def put(self, data: bytes, path: str) -> None:
         """Writes a file on the host, 0600.

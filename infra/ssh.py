@@ -18,7 +18,7 @@ import shlex
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it prints tracebacks; we raise our own
 
 _LOST = (paramiko.SSHException, EOFError, ConnectionError, TimeoutError, OSError)
+_CUT_AT_LOGIN = ("transport shut down or saw EOF", "Authentication timeout")
 _USER_TIMEOUT_MS = 20_000
 _CHANNEL_S = 15.0
 _KEEPALIVE_S = 15
@@ -90,9 +91,14 @@ class SshShell:
                 with sftp.open(part, "wb") as file:
                     file.set_pipelined(pipelined=True)
                     sftp.chmod(part, mode)
-                    file.write(data)
+                    file.write(data[:-1])
+                    # Paramiko drops the answers to pipelined writes, so that a full disk would
+                    # leave a short file; with the last byte all of them are waited for.
+                    file.set_pipelined(pipelined=False)
+                    file.write(data[-1:])
                 sftp.posix_rename(part, path)
             except OSError as error:
+                _forget(sftp, part)
                 _raise_if_file(error, path, "written")
                 raise
 
@@ -221,7 +227,12 @@ def _connect(spec: Ssh) -> _Connection:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether trying again is of no use."""
+    """Whether trying again is of no use.
+
+    Paramiko gives a line that is cut, or silent, during the login the name of a refused login.
+    """
+    if any(words in str(error) for words in _CUT_AT_LOGIN):
+        return False
     return isinstance(error, paramiko.AuthenticationException | IncompatiblePeer) or (
         "No authentication methods available" in str(error)  # an agent without keys
     )
@@ -244,15 +255,23 @@ def _key_of(spec: Ssh) -> dict[str, str]:
     return {"key_filename": str(path)}
 
 
+def _forget(sftp: paramiko.SFTPClient, part: str) -> None:
+    """Takes away what was written in part, if the host still listens."""
+    with suppress(OSError, EOFError, paramiko.SSHException):
+        sftp.remove(part)
+
+
 def _raise_if_file(error: OSError, path: str, verb: str) -> None:
     """Tells the host's word about a file from a lost connection: both are OSErrors.
 
-    SFTP knows no word for a full disk: it says "Failure".
+    SFTP knows no word for a full disk: OpenSSH says "Failure".
     """
     if isinstance(error, FileNotFoundError):
         raise FileNotFoundError(path) from error
-    if isinstance(error, PermissionError) or str(error) == "Failure":
-        reason = "failure (a full disk?)" if str(error) == "Failure" else "not permitted"
+    # A status of SFTP comes as a bare OSError; what breaks the connection has a number or a type.
+    told = type(error) is OSError and error.errno is None
+    if isinstance(error, PermissionError) or told:
+        reason = f"{str(error).lower()} (a full disk?)" if told else "not permitted"
         raise FileRefused(f"{path} could not be {verb}: {reason}") from error
 
 

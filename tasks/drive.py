@@ -18,6 +18,7 @@ from tasks.odd_answers import odd_answers
 from tasks.prepare import facts_to_keep
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
+from tasks.tear_down import end_engine
 from tasks.venue import failed
 from tasks.wait_ready import drive_request, http
 
@@ -36,6 +37,8 @@ _QUIET_S = 1.0
 _LAST_ROWS_S = 1.0
 FLUSH_S = 10.0
 _NO_SUCH_PATH = (401, 403, 404, 405)
+# Why a load client stopped by itself -> the class of that.
+_STOPPED = {"disk_full": "disk_full", "lease_expired": "lease_expired", "deadline": "hang"}
 
 
 class Text(NamedTuple):
@@ -187,6 +190,9 @@ def drive(server: Server, load: Load) -> dict[str, Any]:
     request["look_at_gpus"] = load.stage == "probe"
     site.agent.start(site.folder, job, "drive", request, python=site.python)
     deadline = time.monotonic() + probe.timeout_s + _MARGIN_S
+    # A server that hangs still answers /health: only tokens tell that it works.
+    silence_s = min(site.sweep.patience.silence_s, probe.request_timeout_s)
+    last_made, moved = (0, 0), time.monotonic()
     dead_since: float | None = None
     while True:
         followed = follower.poll(job=job, quiet_s=_QUIET_S)
@@ -201,18 +207,40 @@ def drive(server: Server, load: Load) -> dict[str, Any]:
             if not followed.poll.engine_alive:
                 follower.raise_if_dead(followed.poll, load.stage)
             if not result.get("ok"):
-                raise failed(load.stage, "probe_failed", f"{job}: {result.get('message', result)}")
+                known = _STOPPED.get(str(result.get("error")), "probe_failed")
+                raise failed(load.stage, known, f"{job}: {result.get('message', result)}")
             return result
         if not state.get("alive", True):
             raise failed(
                 load.stage, "probe_failed", f"{job} died: {state.get('log_tail', '')[-300:]}"
             )
         progress = state.get("progress") or {}
+        made, now = (progress.get("done", 0), progress.get("tokens", 0)), time.monotonic()
+        if made != last_made:
+            last_made, moved = made, now
         if progress:
-            site.say(f"{job} {progress.get('done', 0)}/{len(load.requests)} requests")
-        if time.monotonic() > deadline:
-            known = failure_of("hang")
-            raise failed(load.stage, known.failure, f"{job} did not end in {probe.timeout_s:g} s")
+            site.say(f"{job} {made[0]}/{len(load.requests)} requests")
+        if now - moved > silence_s:
+            said = f"{job}: no token for {silence_s:g} s, after {made[1]} tokens and {made[0]} whole requests"
+            raise _given_up(server, load, "not_generating", said)
+        if now > deadline:
+            said = f"{job} did not end in {probe.timeout_s:g} s"
+            raise _given_up(server, load, "hang", said)
+
+
+def _given_up(server: Server, load: Load, name: str, said: str) -> Exception:
+    """The failure of an engine that makes no tokens any more; what it made so far is kept.
+
+    It is ended first: its load client then writes down its unfinished requests, marked as such.
+    """
+    site, follower = server.site, server.follower
+    end_engine(site, server.handle)
+    until = time.monotonic() + _LAST_ROWS_S * 5
+    while time.monotonic() < until:
+        job = follower.poll(job=load.job, timeout_s=0.5).poll.job or {}
+        if job.get("result") is not None or not job.get("alive", False):
+            break
+    return failed(load.stage, name, said, follower.first_lines(failure_of(name)))
 
 
 def _still_writing(poll: Poll, dead_since: float | None) -> bool:

@@ -38,7 +38,10 @@ def server_facts(seen: Seen, flags: dict[str, FlagValue]) -> ServerFacts:
         ranks=(info.dp_size if info else None) or 1,
         asked={flag: str(value) for flag, value in flags.items()},
         effective=seen.effective,
-        foreign_processes=arrivals((_place(probed), probed.gpus) for probed in seen.probed),
+        foreign_processes=(
+            *arrivals((_place(probed), probed.gpus) for probed in seen.probed),
+            *seen.strangers,
+        ),
         clock=seen.clock,
         unstable=seen.unstable,
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tasks.venue import Site
 
 _FIRST_LINES = 12
+_ANSWERS_WITHIN_S = 3.0  # beyond its own time, on a host that is busy
 
 
 class Followed(NamedTuple):
@@ -58,7 +59,12 @@ class Follower:
             timeout_s=timeout_s,
             quiet_s=quiet_s,
         )
-        self.clock.note(asked, ours(), poll.monotonic)
+        heard = ours()
+        self.clock.note(asked, heard, poll.monotonic)
+        away = heard - asked - timeout_s
+        if away > _ANSWERS_WITHIN_S:
+            # The line was cut: what the engine did meanwhile is unknown, and no silence of its own.
+            self.last_growth += away
         self._offset, self._seen = poll.offset, poll.seen
         if poll.log:
             self.last_growth = time.monotonic()
@@ -99,7 +105,11 @@ class Follower:
         known = facts.failure or failure_of("engine_dead", stage=facts.stage)
         if state.get("end_reason") == "lease_expired":
             known = failure_of("lease_expired", stage=facts.stage)
-        raise failed_as(stage, known, self.cause(known), self.first_lines(known))
+        said = self.cause(known)
+        if known.failure == "engine_dead" and state.get("end_reason") == "child_lost":
+            known = failure_of("scheduler_dead", stage=facts.stage)
+            said = self.site.mask.text(str(state.get("message")))
+        raise failed_as(stage, known, said, self.first_lines(known))
 
     def cause(self, known: Failure) -> str:
         """The first cause in one line, without secrets: it is shown and kept."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ALWAYS = {"SPT_NOENV": "1", "PYTHONUNBUFFERED": "1"}
 # What would reach the engine from the SSH session and change its numbers from host to host.
 _UNSET = ("CUDA_VISIBLE_DEVICES",)
+# Ports beside the HTTP one that a sweep may fix: NCCL's, and the rendezvous of the ranks.
+_PORT_FLAGS = ("nccl-port", "dist-init-addr")
 
 
 class Handle(Value):
@@ -145,10 +147,39 @@ def pick_port(site: Site) -> int:
     return int(site.agent.call("port", ports=[], pick=1)["picked"][0])
 
 
+def check_ports(site: Site, flags: Mapping[str, FlagValue]) -> None:
+    """Refuses further ports that the sweep fixes and somebody has, before anything is loaded.
+
+    Without these flags the engine looks for free ones itself (SGLang: port + 100 and up).
+
+    Raises:
+        StageFailedError: ``port_in_use``.
+    """
+    fixed = {flag: port for flag in _PORT_FLAGS if (port := _port_in(flags.get(flag))) is not None}
+    if not fixed:
+        return
+    free = site.agent.call("port", ports=list(fixed.values()))["free"]
+    taken = [f"{flag} {port}" for flag, port in fixed.items() if not free[str(port)]]
+    if taken:
+        raise failed(
+            "launch",
+            "port_in_use",
+            f"taken on host {site.host.name}: {', '.join(taken)}: leave the flag out to get a "
+            "free one for every trial",
+        )
+
+
+def _port_in(value: FlagValue | None) -> int | None:
+    """The port in ``29500`` or ``127.0.0.1:29500``; None where there is none."""
+    last = str(value).rpartition(":")[2]
+    return int(last) if last.isdecimal() else None
+
+
 def launch(site: Site, secrets: Secrets) -> Handle:
     """Starts the engine under its supervisor; a launch asked for twice is one launch."""
     sweep, host, trial, agent = site.sweep, site.host, site.trial, site.agent
     port = pick_port(site)
+    check_ports(site, arm_flags(sweep, trial.arm, trial.levels))
     argv = engine_argv(
         sweep, host, trial.arm, trial.levels, port=port, python=site.python, api_key=secrets.api_key
     )
@@ -174,6 +205,10 @@ def launch(site: Site, secrets: Secrets) -> Handle:
         if refusal.error != "already_supervised":
             raise
         state = refusal.answer["state"]
+        if state is None:
+            raise failed(
+                "launch", "unknown_exception", "a supervisor is there that wrote no state"
+            ) from refusal
     handle = handle_of(site.folder, port, state)
     return handle.model_copy(update={"headers_path": _headers(site, secrets)})
 

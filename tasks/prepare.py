@@ -147,9 +147,9 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
 
 
 def _identity(paths: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells one model folder from another without reading 500 GB: whether and how large."""
+    """What tells one model folder from another without reading 500 GB: size and samples of it."""
     return {
-        path: {key: facts.get(key) for key in ("exists", "kind", "size_bytes")}
+        path: {key: facts.get(key) for key in ("exists", "kind", "size_bytes", "content")}
         for path, facts in sorted(paths.items())
     }
 

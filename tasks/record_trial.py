@@ -49,6 +49,8 @@ class Seen(NamedTuple):
     """The trial's time on the host's clock and on ours."""
     unstable: tuple[str, ...] = ()
     """Probes whose warm-up did not settle, in words."""
+    strangers: tuple[str, ...] = ()
+    """Who else computed on the GPUs when the engine was gone."""
 
 
 def fingerprint(trial: Trial, survey: Survey | None) -> str:

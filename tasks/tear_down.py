@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infra.errors import AgentBroken
 from tasks.patch_host import put_back
@@ -19,10 +19,19 @@ if TYPE_CHECKING:
     from tasks.launch import Handle
     from tasks.venue import Site
 
+_END_S = 40.0
 _FORGET = """cd "$1" && rm -f server.log launch.json headers.json jobs/*/request.json jobs/facts*/result.json jobs/probe-*/result.json"""
 
 
-def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None) -> str:
+class Torn(NamedTuple):
+    """How a trial's end on the host went."""
+
+    said: str
+    strangers: tuple[str, ...]
+    """Processes of others on the GPUs; there were none before the launch."""
+
+
+def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None) -> Torn:
     """Stops the engine by identity, waits until its GPU memory and port are free, reverts patches.
 
     Safe to ask twice, with or without a handle: processes are also found by the attempt's marker.
@@ -57,7 +66,33 @@ def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None
         raise failed("tear_down", "unkillable_process", str(result.get("message")))
     judge_reaped("tear_down", result)
     said = f"{len(result['signalled'])} processes ended in {result['seconds']:.1f} s"
-    return "; ".join([said, *verified(result), *reverted])
+    return Torn("; ".join([said, *verified(result), *reverted]), strangers_in(result))
+
+
+def strangers_in(result: Mapping[str, Any]) -> tuple[str, ...]:
+    """Who else computed on the GPUs at the end, by name, number and owner."""
+    return tuple(
+        f"{other['comm'] or 'a process of another PID namespace'} "
+        f"(pid {other['pid']}, user {other['user'] or other['uid'] or 'unknown'})"
+        for other in result.get("others", [])
+    )
+
+
+def end_engine(site: Site, handle: Handle) -> None:
+    """Ends an engine that makes no tokens any more, but not its load client.
+
+    A client whose engine is gone writes down what it has and ends by itself.
+    """
+    request = {
+        "groups": [_group(handle)],
+        "markers": [],
+        "processes": [],
+        "grace_s": 0.0,
+        "port": None,
+        "gpu_wait_s": 0.0,
+        "free_below_mib": None,
+    }
+    site.agent.job(site.folder, "end-engine", "reap", request, timeout_s=_END_S, holder=site.holder)
 
 
 def verified(result: Mapping[str, Any]) -> tuple[str, ...]:

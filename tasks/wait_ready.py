@@ -45,8 +45,9 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
         StageFailedError: The engine died, hangs, or serves something else.
     """
     patience, began = site.sweep.patience, time.monotonic()
+    follower.last_growth = began  # the launch may have taken long, over a bad line
     answers: list[Answer] = []
-    asked = 0.0
+    asked, vain_since = 0.0, 0.0
     while True:
         followed = follower.poll()
         follower.raise_if_dead(followed.poll, "wait_ready")
@@ -55,6 +56,8 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
         _show(site, follower)
         if ready_line and now - asked > 0.5:
             asked = now
+            # Our own questions make the log grow; from the first one on only tokens are progress.
+            vain_since = vain_since or now
             answers.append(_ask_model(site, handle, now - began))
             if answers[-1].status == 200:
                 answers.append(_generate(site, follower, handle, began))
@@ -64,7 +67,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
                 log_ready=ready_line,
                 answers=tuple(answers[-4:]),
                 model=site.sweep.engine.model,
-                silent_s=now - follower.last_growth,
+                silent_s=now - min(follower.last_growth, vain_since or now),
                 silent_limit_s=patience.silence_s,
                 waited_s=now - began,
                 wait_limit_s=patience.start_s,
@@ -75,7 +78,9 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
             notes = () if verdict.ready else (f"garbage_output: {verdict.reason}",)
             return Ready(started_s=time.monotonic() - began, notes=notes)
         if verdict.final:
-            raise _given_up(follower, verdict.state, verdict.reason)
+            asked_in_vain = bool(answers) and answers[-1].path == "/generate"
+            late = verdict.state == "timeout" and asked_in_vain
+            raise _given_up(follower, "not_generating" if late else verdict.state, verdict.reason)
 
 
 def _given_up(follower: Follower, state: str, reason: str) -> Exception:
@@ -126,7 +131,8 @@ def _generate_slowly(site: Site, follower: Follower, handle: Handle, began: floa
     site.agent.start(site.folder, name, "drive", request, python=site.python)
     sent = time.monotonic()
     result: dict[str, Any] | None = None
-    while result is None and time.monotonic() - sent < _GENERATION_S:
+    bound_s = min(_GENERATION_S, site.sweep.patience.silence_s)
+    while result is None and time.monotonic() - sent < bound_s:
         followed = follower.poll(job=name)
         follower.raise_if_dead(followed.poll, "wait_ready")
         job = followed.poll.job or {}

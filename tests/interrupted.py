@@ -86,6 +86,9 @@ class ScriptedAgent:
     def head(self, *_arguments: Any) -> None:
         return None
 
+    def hurry(self, patience_s: float) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

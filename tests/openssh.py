@@ -198,7 +198,11 @@ class Relay:
                 self._refuse -= 1
                 near.close()
                 continue
-            far = socket.create_connection((LOOPBACK, self._target))
+            try:
+                far = socket.create_connection((LOOPBACK, self._target))
+            except OSError:  # nobody listens there just now
+                near.close()
+                continue
             self._sockets += [near, far]
             self._all += [near, far]
             self._start(self._pump, near, far)

@@ -116,13 +116,20 @@ def _arm(name: str) -> str:
 
 
 class Noting(PlainRunner):
-    """Keeps when a stage failed."""
+    """Keeps when a stage failed, and tells when one begins."""
 
-    def __init__(self, say: Callable[[str], None], failed_at: dict[str, float]) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        failed_at: dict[str, float],
+        at: Callable[[str], None] = lambda _stage: None,
+    ) -> None:
         super().__init__(say)
         self._failed_at = failed_at
+        self._at = at
 
     def run(self, name: str, work: Callable[[], T]) -> T:
+        self._at(name)
         try:
             return super().run(name, work)
         except BaseException:
@@ -198,6 +205,8 @@ class Ground:
         *,
         fresh: bool = False,
         hear: Callable[[str], None] | None = None,
+        at: Callable[[str], None] = lambda _stage: None,
+        patience_s: float = 20,
         **changed: Any,
     ) -> Outcome:
         """Runs a sweep in this process, as the command line does.
@@ -206,6 +215,8 @@ class Ground:
             asked: The sweep.
             fresh: Whether earlier runs are forgotten.
             hear: Called with everything that is said, at once.
+            at: Called with the name of every stage as it begins.
+            patience_s: How long lost contact is tried again.
             changed: In the host file.
         """
         question = pose(asked, str(self.host_file(**changed)))
@@ -218,8 +229,8 @@ class Ground:
                 hear(text)
 
         hands = Hands(
-            connect=lambda spec: connect(spec, patience_s=20, note=say),
-            runner=lambda trial: Noting(say, self.failed_at.setdefault(trial, {})),
+            connect=lambda spec: connect(spec, patience_s=patience_s, note=say),
+            runner=lambda trial: Noting(say, self.failed_at.setdefault(trial, {}), at),
             tracker=None,
             say=say,
         )

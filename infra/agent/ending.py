@@ -138,7 +138,8 @@ def end(
 
     Args:
         ours: What makes a process one of ours.
-        grace_s: Seconds between SIGTERM and SIGKILL, cut short when the leaders are gone.
+        grace_s: Seconds between SIGTERM and SIGKILL, cut short when the leaders are gone; 0: no
+            SIGTERM, which nobody would have the time to follow.
         collect: Called in every round; a parent collects its ended children there.
         gone_within_s: Seconds after the last SIGKILL until what is left counts as a survivor.
     """
@@ -148,7 +149,10 @@ def end(
     asked = [
         leader
         for leader in leaders
-        if leader is not None and leader.key in known and leader.state not in processes.GONE
+        if grace_s > 0
+        and leader is not None
+        and leader.key in known
+        and leader.state not in processes.GONE
     ]
     for leader in asked:
         _signal(leader, signal.SIGTERM, signalled)

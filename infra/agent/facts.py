@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import pwd
 import shutil
 import sys
 import time
 from typing import Any, Optional
 
-from infra.agent import commands, folders, ports, processes, release
+from infra.agent import commands, content, folders, ports, processes, release
 from infra.agent.jobs import Job
 from infra.agent.processes import Process
 from infra.agent.refusal import Refusal
@@ -132,7 +131,7 @@ def _row(process: Process, environment: Optional[processes.Environment]) -> dict
 def _named(process: Process, environment: Optional[processes.Environment]) -> dict[str, Any]:
     return {
         **process._asdict(),
-        "user": _name(process.uid),
+        "user": release.user_name(process.uid),
         "marker": environment.marker if environment else None,
     }
 
@@ -146,18 +145,10 @@ def _args(pid: int) -> str:
     return raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
-def _name(uid: int) -> Optional[str]:
-    """The user's name; None in containers that run under a number without a name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return None
-
-
 def _user() -> dict[str, Any]:
     return {
         "uid": os.getuid(),
-        "user": _name(os.getuid()),
+        "user": release.user_name(os.getuid()),
         "home": os.path.expanduser("~"),
     }
 
@@ -243,6 +234,7 @@ def _path(path: str) -> dict[str, Any]:
         "exists": exists,
         "kind": None if not exists else "folder" if os.path.isdir(path) else "file",
         "size_bytes": _size(path) if exists else None,
+        "content": content.digest(path) if exists else None,
         "disk_free_bytes": _free(there),
     }
 

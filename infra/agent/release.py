@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pwd
 import time
 from typing import Any, NamedTuple, Optional
 
-from infra.agent import commands, ports
+from infra.agent import commands, ports, processes
 from infra.agent.ending import Ended
 
 GPU_ROWS = "index,uuid,memory.used,memory.total,utilization.gpu"
@@ -23,6 +24,8 @@ class Gpus(NamedTuple):
     """None: unknown, because there is no (working) nvidia-smi or it does not tell."""
     final: bool
     """Asking again will not change the answer."""
+    apps: frozenset[int] = frozenset()
+    """Who computes on a GPU."""
 
 
 def smi(kind: str, fields: str, timeout_s: float = _SMI_TIMEOUT_S) -> dict[str, Any]:
@@ -44,13 +47,32 @@ def gpus(pids: set[int], free_below_mib: Optional[float]) -> Gpus:
     if apps["exit"] != 0 or cards["exit"] != 0:
         late = "timeout" in (apps["error"], cards["error"])
         return Gpus(rows, None, final=not late)
-    free = not pids & app_pids(apps["stdout"])
+    there = frozenset(app_pids(apps["stdout"]))
+    free = not pids & there
     if free_below_mib is None or not free:
-        return Gpus(rows, free, final=free)
+        return Gpus(rows, free, free, there)
     used = [_number(row.split(",")[2]) for row in rows if row.count(",") >= 2]
     if any(mib is not None and mib > free_below_mib for mib in used):
-        return Gpus(rows, free=False, final=False)
-    return Gpus(rows, None if None in used else True, final=True)
+        return Gpus(rows, free=False, final=False, apps=there)
+    return Gpus(rows, None if None in used else True, final=True, apps=there)
+
+
+def _others(pids: frozenset[int]) -> list[dict[str, Any]]:
+    """Whoever computes on a GPU and is none of ours, with name and owner as far as they show."""
+    rows = []
+    for pid in sorted(pids):
+        process = processes.look(pid)
+        comm, uid = (process.comm, process.uid) if process else (None, None)
+        rows.append({"pid": pid, "comm": comm, "uid": uid, "user": user_name(uid)})
+    return rows
+
+
+def user_name(uid: Optional[int]) -> Optional[str]:
+    """The user's name; None in containers that run under a number without a name."""
+    try:
+        return None if uid is None else pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
 
 
 def _number(cell: str) -> Optional[float]:
@@ -84,6 +106,7 @@ def report(
         "port_free": port_free,
         "gpu_free": cards.free,
         "gpus": cards.rows,
+        "others": _others(cards.apps - ended.pids),
         "seconds": time.monotonic() - started,
     }
 

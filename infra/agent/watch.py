@@ -10,12 +10,14 @@ from typing import Any, Optional
 
 from infra.agent import ending, jobs, lease, processes, release, state
 from infra.agent.journal import say
+from infra.agent.kin import Kin
 from infra.agent.launch import Launch
 from infra.agent.refusal import Refusal
 
 TICK_S = 0.25
-EXPIRED_GRACE_S = 3.0
-"""Nobody waits for an engine whose lease ran out: a short grace, so that the end is in time."""
+_GRACE_S = {"lease_expired": 3.0, "child_lost": 0.0}
+"""Nobody waits for an engine whose lease ran out, and one without a child of its own cannot end
+in order: less than the usual grace, so that the end is in time."""
 
 WRITE_FOR_S = 60.0
 """How long to go on trying to record the end on a full disk."""
@@ -87,6 +89,7 @@ class Watch:
         self.state = known
         self.alarm = Alarm()
         self.engine = Engine(known["engine"])
+        self.kin = Kin(known["engine"]["pid"])
         self.deadline = lease.deadline(folder) or time.monotonic() + launch.lease_s
         self.unwritten = False
 
@@ -127,7 +130,18 @@ class Watch:
             self._write()
         elif self.unwritten:
             self._write()
-        return None
+        return self._child_lost() if self.state["phase"] == "running" else None
+
+    def _child_lost(self) -> Optional[str]:
+        """``child_lost`` where the engine lives on without a process that it needs.
+
+        It is as good as dead, and its end lets the load client write down what it has.
+        """
+        lost = self.kin.lost()
+        if lost is None:
+            return None
+        self.state["message"] = lost
+        return "child_lost"
 
     def _ended(self) -> None:
         """The main process is gone without our doing: record first, then look for strays."""
@@ -141,8 +155,7 @@ class Watch:
     def _stop(self, reason: str) -> None:
         self.state.update(phase="stopping", end_reason=reason)
         self._write()
-        grace_s = self.launch.grace_s
-        ended = self._end(min(grace_s, EXPIRED_GRACE_S) if reason == "lease_expired" else grace_s)
+        ended = self._end(min(self.launch.grace_s, _GRACE_S.get(reason, self.launch.grace_s)))
         self.engine.collect()
         self._finish("stopped", reason)
         self._release(ended)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 
-from infra.rehearsal import faults, knobs, memory, site_text, weights
+from infra.rehearsal import faults, knobs, memory, site_text, strange, weights
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TARGET = "shared/kimi-k2.5-int4"
@@ -41,7 +41,7 @@ def _programs(folder: Path) -> None:
         folder / "bin" / "nvidia-smi",
         f'#!/bin/sh\nexec {bare} -S -E {shlex.quote(str(answer))} "$@"\n',
     )
-    _script(folder / "bin" / "python3", f'#!/bin/sh\nexec {bare} "$@"\n')
+    _script(folder / "bin" / "python3", strange.launcher(folder, bare))
     site = folder / "home" / "site"
     packages = Path(aiohttp.__file__).parents[1]
     paths = f"{shlex.quote(str(site))}:{shlex.quote(str(packages))}"
@@ -60,6 +60,7 @@ def _site(folder: Path) -> None:
         path = site / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    (site / "sitecustomize.py").write_text(strange.hook(folder))
 
 
 def _models(folder: Path) -> None:
