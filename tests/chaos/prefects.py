@@ -115,10 +115,10 @@ def _cancelled(ground: Ground, server: Server, name: str, reached: Any) -> str:
     run = server.begin(ground, asked)
     until(lambda: reached(server, run, ground.attempt(name)), 90)
     services._prefect_cli(server.env, "flow-run", "cancel", run)
-    asked = time.monotonic()
+    began = time.monotonic()
     ended = server.ended(run, 90)
     assert ended["state_type"] == "CANCELLED", ended["state"]
-    seconds = time.monotonic() - asked
+    seconds = time.monotonic() - began
     (folder,) = ground.latest(name).trials()
     until(lambda: folder.finished, 60)
     failure = json.loads(folder.record.read_bytes())["failure"]
