@@ -158,7 +158,7 @@ def waited(place: Path) -> str:
         (place / "other").mkdir()
         other = sweeping.Ground(place / "other", ground.ready, ground.host.time_scale)
         watch = _Watch(ground)
-        first = ground.command_of(short("first", blocks=2))
+        first = ground.command_of(_patient(100, "first", blocks=2))
         with first, _second(ground, "same") as same, _second(other, "else") as elsewhere:
             codes = [command.ended(120) for command in (first, same, elsewhere)]
             assert codes == [0, 0, 0], "\n".join(c.text for c in (first, same, elsewhere))

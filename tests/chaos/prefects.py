@@ -110,15 +110,18 @@ def both_killed(place: Path) -> str:
 def _cancelled(ground: Ground, server: Server, name: str, reached: Any) -> str:
     before = ground.source.read_bytes()
     # So that the trial cannot come to its end before the word to cancel reaches it.
-    ground.plant("decode" if name.endswith("probe") else "target_weights", "hang", rank=3)
+    if name.endswith("probe"):
+        ground.plant("decode", "hang", after_requests=6)
+    else:
+        ground.plant("target_weights", "hang", rank=3)
     asked = short(name, patches="kimi_k25_eagle3", silence_s=100, **LONG)
     run = server.begin(ground, asked)
     until(lambda: reached(server, run, ground.attempt(name)), 90)
     services._prefect_cli(server.env, "flow-run", "cancel", run)
-    said = time.monotonic()
+    began = time.monotonic()
     ended = server.ended(run, 90)
     assert ended["state_type"] == "CANCELLED", ended["state"]
-    seconds = time.monotonic() - said
+    seconds = time.monotonic() - began
     (folder,) = ground.latest(name).trials()
     until(lambda: folder.finished, 60)
     failure = json.loads(folder.record.read_bytes())["failure"]
