@@ -268,8 +268,9 @@ def _raise_if_file(error: OSError, path: str, verb: str) -> None:
     """
     if isinstance(error, FileNotFoundError):
         raise FileNotFoundError(path) from error
-    # A status of SFTP comes as a bare OSError; what breaks the connection has a number or a type.
-    told = type(error) is OSError and error.errno is None
+    # A status of SFTP comes as a bare OSError; what breaks the connection has a number or a type,
+    # but for one that paramiko makes itself (channel.py).
+    told = type(error) is OSError and error.errno is None and str(error) != "Socket is closed"
     if isinstance(error, PermissionError) or told:
         reason = f"{str(error).lower()} (a full disk?)" if told else "not permitted"
         raise FileRefused(f"{path} could not be {verb}: {reason}") from error

@@ -38,10 +38,7 @@ def server_facts(seen: Seen, flags: dict[str, FlagValue]) -> ServerFacts:
         ranks=(info.dp_size if info else None) or 1,
         asked={flag: str(value) for flag, value in flags.items()},
         effective=seen.effective,
-        foreign_processes=(
-            *arrivals((_place(probed), probed.gpus) for probed in seen.probed),
-            *seen.strangers,
-        ),
+        foreign_processes=_strangers(seen),
         clock=seen.clock,
         unstable=seen.unstable,
     )
@@ -49,6 +46,12 @@ def server_facts(seen: Seen, flags: dict[str, FlagValue]) -> ServerFacts:
 
 def _place(probed: Probed) -> str:
     return f"{probed.measurement.probe} c{probed.measurement.concurrency}"
+
+
+def _strangers(seen: Seen) -> tuple[str, ...]:
+    """Who came onto the GPUs, each once: as seen under load, else as seen at the end."""
+    came = arrivals((_place(probed), probed.gpus) for probed in seen.probed)
+    return (*came, *(who for who in seen.strangers if not any(c.startswith(who) for c in came)))
 
 
 def probe_facts(site: Site, seen: Seen) -> list[ProbeFacts]:

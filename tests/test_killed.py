@@ -74,7 +74,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Left]
             died[name] = time.monotonic()
         for name, one in left.items():
             until(one.ground.empty, _LEASE_S + _AFTER_S + 5)
-            left[name] = one._replace(free_after_s=time.monotonic() - died[name])
+            until(lambda one=one: one.state["phase"] == "stopped")
+            # By the host's own record: the second sweep is under way when the first host is free.
+            left[name] = one._replace(free_after_s=one.state["ended_monotonic"] - died[name])
         yield left
 
 
