@@ -34,7 +34,7 @@ _PROGRAM = """#!{python}
 import json, os, sys
 print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]), flush=True)
 """
-_ODD_NAME = "it's a $(touch pwned) \"place\"\n漢 -n"
+_ODD_NAME = 'it\'s a $(touch pwned) "place"\n漢 -n'
 _NASTY = ["-", "--", "-n", "--host=0.0.0.0", "$(touch pwned)", "`touch pwned`", "a b", "it's", '"']
 _NASTY += ["\\", "a\nb", "\n", "; touch pwned", "&& touch pwned", "| cat", "> pwned", "*", "~", "#"]
 _NASTY += ["!!", "${HOME}", "$HOME", "%s", "é漢🙂", "\r", "\t", "\x1b[31m", "'\"'\"'", " "]
@@ -62,9 +62,7 @@ _ASKED = st.builds(
     model=_WORD,
     flags=st.lists(_VALUE, min_size=1, max_size=5),
     # argparse would take an element with a dash for the next flag: refused when the file is read.
-    several=st.lists(
-        _VALUE.filter(lambda word: not word.startswith("-")), min_size=1, max_size=3
-    ),
+    several=st.lists(_VALUE.filter(lambda word: not word.startswith("-")), min_size=1, max_size=3),
     env=st.lists(_WORD, min_size=1, max_size=5),
     secret=_WORD,
 )
