@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms
+.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms own-time audit
 
 setup: $(VENV)/.done
 
@@ -66,3 +66,14 @@ calibrate: setup
 # Eight arms on the rehearsal host against its truth; writes docs/evidence/eight-arms.md.
 eight-arms: setup
 	$(BIN)/python -m benchmarks.eight_arms
+
+# Our own time, round trips, bytes and memory; writes docs/evidence/own-time.md.
+own-time: setup
+	$(BIN)/python -m benchmarks.own_time
+
+# Known weaknesses of what the lock pins; tells, and never stops anything. In a venv of its own: it
+# is not in the lock.
+audit: setup
+	test -x .venv-audit/bin/pip-audit || $(BIN)/python -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	-.venv-audit/bin/pip-audit --disable-pip --require-hashes --progress-spinner off -r requirements.lock

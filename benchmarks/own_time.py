@@ -151,7 +151,11 @@ def many(place: Path) -> list[Line]:
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in seen.parts.items())
     return [
         timed(f"plan of {seen.trials} trials (the command, from start to end)", seen.plan_s, 2.0),
-        timed(f"resume with {seen.trials - 1} recorded trials, until the next begins", seen.resume_s, 2.0),
+        timed(
+            f"resume with {seen.trials - 1} recorded trials, until the next begins",
+            seen.resume_s,
+            2.0,
+        ),
         Line("parts of that resume (s, one run)", parts, "", None),
         Line("size of a record", f"{seen.record_bytes / 1000:.1f} kB", "", None),
     ]

@@ -9,7 +9,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from flows.conduct import Conductor, Hands
 from flows.question import pose
@@ -101,7 +101,7 @@ class Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -182,11 +182,12 @@ def run_one(ground: Ground, asked: Sweep, **changed: Any) -> Ran:
 
     with open_run(ground.runs, question, fresh=True) as run:
         outcome = Conductor(question, run, Hands(connect, runner, None, say)).conduct()
-    record = outcome.records[0]
-    # The runner of the arrival comes first; of several attempts, the last counts.
-    (start, before), (end, after) = began[record.attempt], ended[-1]
-    marker = f"{run.holder}.{record.trial}.a{record.attempt}"
-    return Ran(record, ground.root / "trials" / marker, start, end, after.since(before), failed_at)
+    trial = outcome.records[0].trial
+    # The runner of the arrival comes first. A failed attempt is followed by another: not ours.
+    (start, before), (end, after) = began[1], ended[0]
+    record = ground.tried(outcome, trial, 1).record
+    attempt = ground.root / "trials" / f"{run.holder}.{trial}.a1"
+    return Ran(record, attempt, start, end, after.since(before), failed_at)
 
 
 class Trial(NamedTuple):

@@ -15,7 +15,6 @@ from configs.host import Host
 from configs.names import truth_of
 from configs.plan import make_plan
 from configs.read import parse_sweep, to_yaml
-from configs.sweep import Sweep
 from infra.connect import connect
 from infra.masking import Mask
 from infra.store import TrialFolder
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from configs.sweep import Sweep
     from infra.host_agent import HostAgent
 
 # Stands where the engine's Python would: tells what it was started with, and ends.
