@@ -256,7 +256,7 @@ def deaths(place: Path, delay_ms: float, runs: int) -> list[Death]:
 
             killer = threading.Thread(target=kill, daemon=True)
             killer.start()
-            ran = run_one(here, sweeping.sweep(name, arms="tuned", tokens=192, per_slot=8))
+            ran = run_one(here, sweeping.sweep(name, arms="tuned", tokens=96, per_slot=4))
             over.set()
             killer.join()
             failure = ran.record.failure
