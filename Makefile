@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos audit
+.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit
 
 setup: $(VENV)/.done
 
@@ -84,8 +84,13 @@ client-bench: $(PEERS)/aiperf/.done $(PEERS)/guidellm/.done
 chaos: setup
 	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED) --faults $(or $(N),20)) $(if $(ONLY),--only "$(ONLY)")
 
-# Known holes in what the lock pins; needs the network, and stops nothing.
+# Our own time, round trips, bytes and memory; writes docs/evidence/own-time.md.
+own-time: setup
+	$(BIN)/python -m benchmarks.own_time
+
+# Known weaknesses of what the lock pins; tells, and never stops anything. In a venv of its own: it
+# is not in the lock.
 audit: setup
 	test -x .venv-audit/bin/pip-audit || $(BIN)/python -m venv .venv-audit
-	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.9.0
-	-.venv-audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	-.venv-audit/bin/pip-audit --disable-pip --require-hashes --progress-spinner off -r requirements.lock

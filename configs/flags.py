@@ -18,6 +18,7 @@ from pydantic import AfterValidator
 
 from configs.names import FlagValue, truth_of, whole
 from configs.problems import Said
+from configs.secret_names import looks_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -163,7 +164,7 @@ def _name_problem(flag: str) -> str | None:
     one = canonical(flag)
     if one in _OURS:
         return f"is set elsewhere: use {_OURS[one]}"
-    if one in _SECRETS:
+    if one in _SECRETS or (flag not in table and looks_secret(flag.replace("-", "_"))):
         return "would put a secret into a file and into every list of processes: leave it out"
     if one in _SPECULATION:
         return "is set by speculation: write it there"

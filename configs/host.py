@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
 from configs.problems import WrongKeyError
-from configs.secret_names import secret_reason
+from configs.secret_names import SecretName, secret_reason
 from configs.values import Value
 
 
@@ -91,11 +91,11 @@ class Host(Value):
     """Any Python >= 3.9 for the agent."""
     env: dict[EnvName, str] = {}
     """Environment of every engine on this host."""
-    env_from: tuple[EnvName, ...] = ()
+    env_from: tuple[SecretName, ...] = ()
     """Names of secrets that are taken from the controller's environment, e.g. HF_TOKEN."""
     listen: Text = "127.0.0.1"
     """Address that the engine listens on."""
-    api_key_from: EnvName | None = None
+    api_key_from: SecretName | None = None
     """Name of the controller's variable that holds the engine's API key."""
     port: Annotated[Whole, Field(ge=1024, le=65535)] | None = None
     """The engine's port; None: a free one, new for every trial (a server that was killed and

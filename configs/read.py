@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLWarning
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from configs.explain import explain
 from configs.find import SHIPPED, every_file, find, stem
@@ -47,6 +49,8 @@ __all__ = [
 T = TypeVar("T", bound="Value")
 
 _MOST_CHARACTERS: Final = 1_000_000  # the reader needs about a second for 100,000
+# Line breaks to the reader, written as they are by the writer unless in quotes.
+_FOLDED = re.compile("[\x85\u2028\u2029\ufeff]")
 
 
 class Document(NamedTuple):
@@ -281,4 +285,6 @@ def _with_kinds(short: Any, whole: Any) -> Any:
         return kind | {key: _with_kinds(value, whole[key]) for key, value in short.items()}
     if isinstance(short, list):
         return [_with_kinds(a, b) for a, b in zip(short, whole, strict=True)]
+    if isinstance(short, str) and _FOLDED.search(short):
+        return DoubleQuotedScalarString(short)
     return short

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
+
+from configs.names import ENV_PATTERN, EnvName
 
 # Whole words of a name: TOKENIZERS_PARALLELISM and SGLANG_SIMULATE_ACC_TOKEN_MODE are no secrets.
 _NAME: Final = re.compile(
@@ -27,3 +31,17 @@ def secret_reason(name: str, value: str) -> str | None:
         "looks like a secret written into a file: name it under env_from, and set it in the "
         "controller's environment"
     )
+
+
+def _only_a_name(value: Any) -> Any:
+    """The name of a variable; what may be the secret itself is refused and not repeated."""
+    if isinstance(value, str) and (_VALUE.match(value) or not re.fullmatch(ENV_PATTERN, value)):
+        raise ValueError(
+            "is not the name of a variable (letters, digits and '_', no digit first), and may be "
+            "the secret itself: name the variable that holds it, and write its value into no file"
+        )
+    return value
+
+
+SecretName = Annotated[EnvName, BeforeValidator(_only_a_name)]
+"""The name of a variable of the controller that holds a secret."""

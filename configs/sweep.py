@@ -10,6 +10,7 @@ from configs.flags import Flags
 from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
 from configs.probe import Probe
 from configs.problems import WrongKeyError
+from configs.secret_names import SecretName
 from configs.speculation import Off, Speculation
 from configs.values import Value
 
@@ -23,7 +24,7 @@ class Sglang(Value):
     flags: Flags = {}
     """Any flag by its full name without dashes: {tp-size: 8, trust-remote-code: true}."""
     env: dict[EnvName, str] = {}
-    env_from: tuple[EnvName, ...] = ()
+    env_from: tuple[SecretName, ...] = ()
     """Names of secrets that are taken from the controller's environment."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 from contextlib import contextmanager
@@ -70,8 +71,24 @@ def read_records(run: RunFolder) -> list[TrialRecord]:
     Raises:
         RecordUnreadable: A record is of another version, or damaged; says which and why.
     """
-    found = [_read_record(run, trial, raw) for trial, raw in run.records().items()]
+    with _collector_paused():
+        found = [_read_record(run, trial, raw) for trial, raw in run.records().items()]
     return sorted(found, key=lambda record: record.order)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """While very many values are made, all of them to stay: no cycle can be found among them.
+
+    The collector would look at all of them again and again: 10,000 records took 2.2 s, not 0.7 s.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _read_record(run: RunFolder, trial: str, raw: bytes) -> TrialRecord:

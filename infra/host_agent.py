@@ -31,6 +31,11 @@ T = TypeVar("T")
 _CALL_S = 20.0
 _LEAST_WAIT_S = 5.0  # a poll takes two at most, on a busy host some more
 _BLOCK = 65_536
+_FOREIGN = 3
+_LOOK = """for one in "$@"; do
+[ ! -e "$one" ] || [ -O "$one" ] || { printf '%s\\n' "$one"; exit 3; }
+done
+[ -f "$3" ]"""
 _INLINE = 32_000  # an argument may hold 128 KiB (MAX_ARG_STRLEN)
 
 
@@ -163,11 +168,10 @@ class HostAgent:
         return base64.b64decode(answer["data"]), answer["size"]
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder of ours, 0700."""
+        """Makes a folder of ours, and the one above it, 0700 (-m is for the last one alone)."""
         self.round_trips += 1
-        self._patiently(
-            lambda: text_of(self.shell.run(["mkdir", "-p", "-m", "0700", path], timeout_s=_CALL_S))
-        )
+        argv = ["mkdir", "-p", "-m", "0700", posixpath.dirname(path), path]
+        self._patiently(lambda: text_of(self.shell.run(argv, timeout_s=_CALL_S)))
 
     def job(
         self,
@@ -261,13 +265,26 @@ class HostAgent:
         root = posixpath.join(home, self.host.folder.removeprefix("~/"))
         folder = posixpath.join(root, "agent")
         path = posixpath.join(folder, self._file.name)
-        if run(["test", "-f", path], timeout_s=_CALL_S).code != 0:
+        if not self._is_there(root, folder, path):
             text_of(run(["mkdir", "-p", "-m", "0700", root, folder], timeout_s=_CALL_S))
             self.shell.put(self._file.data, path)
         # Isolated and without site-packages: the agent needs neither, and starts in 8 ms, not 40.
         self._argv = [self.host.agent_python, "-I", "-S", path]
         answer = self._ask("hello", {"root": root}, _CALL_S)
         return Hello(*(answer[field] for field in Hello._fields))
+
+    def _is_there(self, root: str, folder: str, path: str) -> bool:
+        """Whether our program lies on the host; looked at before anything of it is run.
+
+        Raises:
+            AgentRefusal: ``foreign_folder``: somebody else's folder or file is in our place, and
+                a program in it would be theirs, whatever its name says.
+        """
+        seen = self.shell.run(["sh", "-c", _LOOK, "sh", root, folder, path], timeout_s=_CALL_S)
+        if seen.code == _FOREIGN:
+            text = "belongs to another user: name one of your own under folder in the host file"
+            raise AgentRefusal("foreign_folder", f"{seen.out.strip()} {text}", {})
+        return seen.code == 0
 
     def _ask(self, command: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         self.round_trips += 1

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tasks.prepare import Survey
     from tasks.venue import Site
 
+_FIRST_BYTES = 65_536  # holds a drafter's whole header (some kilobytes): one trip, not two
 _ALLOW_LONGER = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 
 
@@ -94,14 +95,14 @@ def read_weights(
     d2t: tuple[int, ...] | None = None
     for name in names:
         file = posixpath.join(path, name)
-        first = agent.head(file, 8)
+        first = agent.head(file, _FIRST_BYTES)
         if first is None:
             return None, None
         length = header_bytes(first[0])
-        whole = agent.head(file, length)
+        whole = first if length <= _FIRST_BYTES else agent.head(file, length)
         if whole is None:
             return None, None
-        tensors = read_header(whole[0], whole[1])
+        tensors = read_header(*whole)
         headers |= tensors
         if "d2t" in tensors:
             d2t = _values(agent, file, tensors["d2t"])

@@ -111,6 +111,21 @@ def test_a_wrong_flag_is_named_with_the_right_one(name):
     assert list(flag_problems({flag: value})) == [(flag, message)]
 
 
+@pytest.mark.parametrize("flag", ["hf-token", "some-api-key", "tls-password", "other-secret"])
+def test_a_flag_that_is_called_after_a_secret_is_refused(flag):
+    """Also one that no release in the table has: its value would stand in every list."""
+    ((named, message),) = flag_problems({flag: "canary5b1d7c"})
+    assert named == flag
+    assert message.startswith("would put a secret into a file and into every list of processes")
+    assert "canary" not in message
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_sweep_cannot_open_the_engine_to_the_network(host):
+    (problem,) = flag_problems({"host": host})
+    assert problem.message == "is set elsewhere: use the host file's listen"
+
+
 def test_two_names_of_one_flag_are_refused():
     (problem,) = flag_problems({"tp-size": 8, "tensor-parallel-size": 8})
     assert problem == (

@@ -99,6 +99,22 @@ def test_a_mistake_is_named_at_its_key(name):
     assert said == message
 
 
+@pytest.mark.parametrize("key", ["env_from", "api_key_from"])
+@pytest.mark.parametrize(
+    "value", ["hf_canary5b1d7c90ffe2", "sk-canary5b1d7c", "HF_TOKEN=canary5b1d7c", "canary 5b1d7c"]
+)
+def test_a_secret_instead_of_its_name_is_refused_and_not_repeated(key, value):
+    (said,) = refused(**{key: [value] if key == "env_from" else value})
+    assert "name the variable that holds it" in said
+    assert "canary" not in said
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0", "::", "10.0.0.7", "gpu-a", "127.0.0.2 "])
+def test_only_loopback_needs_no_key(listen):
+    (said,) = refused(listen=listen)
+    assert said.startswith(f"listen: {listen} opens the engine to the network without an API key")
+
+
 def test_a_password_has_no_key():
     (said,) = refused(connect=SSH | {"password": "x"})
     assert said.startswith("connect.password: unknown key: known are kind, host, port, user, key")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 import uuid
@@ -92,6 +93,23 @@ def test_it_is_installed_once_under_a_name_that_tells_its_content(rehearsal, spy
     assert again.hello == agent.hello
     assert len(spy.written) == 1
     assert spy.asked() == ["hello", "hello"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="making a folder of another user needs root")
+@pytest.mark.parametrize("whose", ["root", "agent", "file"])
+def test_nothing_is_run_from_a_folder_of_another_user(rehearsal, spy, tmp_path, whose):
+    """Who owns the folder could have put a program of his under our program's name."""
+    root = tmp_path / "shared"
+    program = root / "agent" / agent_file().name
+    program.parent.mkdir(parents=True)
+    program.write_text("open('/dev/null')\n")
+    os.chown({"root": root, "agent": program.parent, "file": program}[whose], 12345, 12345)
+    agent = HostAgent(spy, rehearsal.host.model_copy(update={"folder": str(root)}))
+    with pytest.raises(AgentRefusal, match="belongs to another user: name one of your own") as no:
+        agent.call("port", ports=[1])
+    assert no.value.error == "foreign_folder"
+    assert not [argv for argv in spy.ran if str(program) in argv and argv[0] != "sh"]
+    assert not spy.written
 
 
 def test_paths_of_a_host_file_are_the_hosts(rehearsal, agent):

@@ -390,6 +390,14 @@ def test_a_value_reads_back_as_itself():
         assert parse(type(value), to_yaml(value), "f") == value
 
 
+@pytest.mark.parametrize("mark", ["\x85", "\u2028", "\u2029", "\ufeff", "\n", "\r", "\t", "\x1b"])
+@pytest.mark.parametrize("form", ["a{}b", "{}", "{}b", "a {}", "{} b"])
+def test_characters_that_end_lines_read_back_as_themselves(mark, form):
+    """YAML 1.1 counts some of them as line breaks, and folds those in a plain text to a space."""
+    value = sweep().model_copy(update={"question": form.format(mark)})
+    assert parse_sweep(to_yaml(value), "f").question == form.format(mark)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.text())
 def test_no_text_raises_anything_but_a_config_error(text):

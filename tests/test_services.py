@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from flows import services
 from infra.services import (
     LOOPBACK,
     Service,
@@ -211,6 +212,13 @@ def test_half_an_address_file_is_none(tmp_path):
     assert read_ready(path) is None
     path.write_text('{"port": 1}')
     assert read_ready(path) == {"port": 1}
+
+
+@pytest.mark.parametrize("make", [services._mlflow, services._prefect])
+def test_what_up_starts_listens_on_loopback(room, make):
+    argv = list(make({}, 4321, "http://x").argv)
+    assert argv[argv.index("--host") + 1] == LOOPBACK
+    assert argv[argv.index("--port") + 1] == "4321"
 
 
 def test_two_who_start_it_at_once_share_it(room):
