@@ -151,7 +151,7 @@ class Conductor:
         """One trial with its attempts; or why it is not run."""
         ground = self._grounds.get(trial.host) or self._arrive(trial)
         wanted = fingerprint(trial, ground.survey)
-        skip = why_skip(trial, wanted, self._records.values())
+        skip = why_skip(trial, wanted, self._records)
         if skip is not None:
             self._hands.say(f"{trial.id}: skipped: {skip.reason}")
             if skip.leaves_record:

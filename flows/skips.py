@@ -11,7 +11,7 @@ from tasks.record_trial import bare_record
 from tasks.venue import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator, Mapping
 
     from configs.plan import Trial
     from infra.store import RunFolder
@@ -41,18 +41,18 @@ class Skip(NamedTuple):
     """Whether the skip itself goes on record (the trial has none)."""
 
 
-def why_skip(trial: Trial, wanted: str, records: Collection[TrialRecord]) -> Skip | None:
+def why_skip(trial: Trial, wanted: str, records: Mapping[str, TrialRecord]) -> Skip | None:
     """Whether a trial need not be run.
 
     Args:
         trial: The trial.
         wanted: Its fingerprint now, with the host as it is.
-        records: The last finished attempts of this run.
+        records: The last finished attempts of this run, by trial.
     """
-    for record in records:
-        if record.trial == trial.id and record.fingerprint == wanted and _final(record):
-            return Skip(trial.id, f"done already ({record.status}), same fingerprint", False)
-    for record in records:
+    own = records.get(trial.id)
+    if own is not None and own.fingerprint == wanted and _final(own):
+        return Skip(trial.id, f"done already ({own.status}), same fingerprint", False)
+    for record in records.values():
         # A setting that cannot start will not start in the next block either.
         failure = record.failure
         if (
