@@ -91,6 +91,8 @@ class Night(NamedTuple):
     """All intervals in the table of verdicts hold it at once."""
     blocks: int
     left_out: int
+    confidence: float
+    """At which intervals are drawn: 95 %, or a look's."""
 
 
 SCENES = (
@@ -253,6 +255,7 @@ def judged(comparison: Comparison, scene: Scene, blocks: int) -> Night:
         together=all(holds(c.low, c.high, truth(c, scene)) for c in lead),
         blocks=blocks,
         left_out=len(comparison.outliers),
+        confidence=comparison.confidence,
     )
 
 
@@ -283,6 +286,7 @@ class Tally(NamedTuple):
     together: float
     blocks: float
     left_out: float
+    confidence: float
 
 
 def tally(seen: list[Night]) -> Tally:
@@ -315,7 +319,7 @@ Noise of the usual kind, as shares of the speed: {usual.between:.1%} between boo
 
 - *wrong*: nights with any `better` or `worse` that is not so, on any figure, arm and concurrency (promised: at most 5 %).
 - *found*: nights in which the arm that is 5 % faster is `better` on the leading figure at one concurrency at least, which is what the sentence on top goes by (promised: at least 80 % at the defaults); behind it the share of single concurrencies.
-- *covers*: intervals of a ratio alone that hold the truth (promised: 93 to 97 %).
+- *covers*: intervals of a ratio alone that hold the truth (promised: 93 to 97 %; with `until` they are drawn at {looks:.1%}, the price of six looks, and 2 % either way of that is promised).
 - *all at once*: nights in which every interval in the table of verdicts holds it.
 
 | night | wrong | found | covers | all at once | blocks | boots left out |
@@ -334,6 +338,7 @@ def page(rows: list[tuple[Scene, Tally]], seed: int, seconds: float) -> str:
         arms=SCENES[0].arms,
         blocks=Sweep.model_fields["blocks"].default,
         usual=USUAL,
+        looks=rows[-1][1].confidence,
         rows="\n".join(row(scene, found) for scene, found in rows),
         minutes=seconds / 60,
     )

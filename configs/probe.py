@@ -70,7 +70,8 @@ class WarmUp(Value):
     tolerance: Annotated[Number, Field(gt=0, lt=1)] = 0.1
     """After the fixed part, short windows of traffic are driven until two in succession differ by
     less than this, in tokens/s and in accept length. A window has one request per slot, eight at
-    least; of one user that is a few hundred tokens, whose chance alone makes several percent."""
+    least; of one user that is a few hundred tokens, whose chance alone makes several percent.
+    Further windows are longer while they last less than three seconds."""
     max_windows: Annotated[Whole, Field(ge=0)] = 6
     """At most so many windows, in pairs; 0: the fixed part alone, and no look at stability."""
     max_s: Seconds = 120.0

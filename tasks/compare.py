@@ -40,10 +40,10 @@ def compare(
 
     Args:
         records: a sweep's trials, in any order; several runs of a sweep may be thrown together.
-        metrics: figures that get a verdict, the leading one first. The verdicts on each figure
-            hold together at the confidence; the leading one decides.
+        metrics: figures that get a verdict, the leading one first. All of them share one error
+            budget: the more are asked for, the wider the intervals.
         same_margin: within this ratio either way two figures are the same.
-        confidence: for all verdicts on one figure together.
+        confidence: for all verdicts of the comparison together.
         copies: arm -> the arm that it replicates; it is compared with that one alone.
         looks: at how many moments the sweep might have been stopped after a comparison like this
             one; the confidence has the price in it (tasks/looks.py).
@@ -86,7 +86,7 @@ def compare(
         same_margin=same_margin,
         confidence=confidence,
         looks=looks,
-        family=sum(cell.p is not None and cell.metric == metrics[0] for cell in cells),
+        family=sum(cell.p is not None for cell in cells),
         trials=len(selection.kept),
         problem=_problem(records, selection, baseline, cells),
         cells=cells,

@@ -42,7 +42,7 @@ class Cell(Value):
     """The interval's ends, as ratios; None with one block or a spread that allows no statement."""
     high: float | None
     confidence: float | None
-    """Level of this interval after Holm's correction over all ratios of this figure."""
+    """Level of this interval after Holm's correction over the whole comparison."""
     alone_low: float | None = None
     """The interval of this ratio alone, at the comparison's confidence: it covers the truth that
     often, but of many such intervals some miss it."""
@@ -217,11 +217,11 @@ class Comparison(Value):
     """The first one leads."""
     same_margin: float
     confidence: float
-    """Of all verdicts on one figure together."""
+    """Of all verdicts together."""
     looks: int = 1
     """How often the sweep might have looked and stopped; the price is in the confidence."""
     family: int
-    """How many ratios of the leading figure were tested together."""
+    """How many ratios were tested together."""
     trials: int
     """Ok trials that entered."""
     problem: str | None

@@ -37,7 +37,7 @@ class Terms(NamedTuple):
     same_margin: float
     """Within this ratio either way two figures are the same."""
     confidence: float
-    """Of all verdicts on one figure together."""
+    """Of all verdicts together."""
     factors: Mapping[str, Sequence[str]]
     """Factor -> its levels, the first its reference."""
     copies: Mapping[str, str]
@@ -63,14 +63,11 @@ def judge(
                 if estimate is not None:
                     question = _Question(metric, probe, concurrency, ours, reference, factor)
                     asked.append((question, estimate))
-    cells: list[Cell] = []
-    for metric in dict.fromkeys(question.metric for question, _ in asked):
-        family = [(question, estimate) for question, estimate in asked if question.metric == metric]
-        judged = intervals.holm([estimate for _, estimate in family], terms.confidence)
-        for (question, estimate), result in zip(family, judged, strict=True):
-            alone = intervals.alone(estimate, terms.confidence)
-            cells.append(_cell(question, result, alone, all_series, terms))
-    return tuple(cells)
+    judged = intervals.holm([estimate for _, estimate in asked], terms.confidence)
+    return tuple(
+        _cell(question, result, all_series, terms)
+        for (question, _), result in zip(asked, judged, strict=True)
+    )
 
 
 def _references(
@@ -110,7 +107,6 @@ def _first_level(factor: str, series: Series, factors: Mapping[str, Sequence[str
 def _cell(
     question: _Question,
     judged: intervals.Judged,
-    alone: tuple[float | None, float | None],
     all_series: Mapping[tuple[str, str, int], Series],
     terms: Terms,
 ) -> Cell:
@@ -123,6 +119,7 @@ def _cell(
     further = 0 if verdict != "undecided" else intervals.further_blocks(judged, margin)
     smallest = intervals.detectable(judged, margin)
     estimate = judged.estimate
+    alone = intervals.alone(estimate, terms.confidence)
     return Cell(
         contrast=_contrast(question, terms.copies),
         factor=question.factor,

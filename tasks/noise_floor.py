@@ -44,7 +44,7 @@ def noise_floor(
         records: ok trials of arms that are copies of one another.
         metrics: figures to look at.
         arms: of the sweep whose chances are told, the baseline among them.
-        confidence: of all of its verdicts on one figure together.
+        confidence: of all of its verdicts together.
         margin: what it calls the same.
     """
     series = {
@@ -58,7 +58,7 @@ def noise_floor(
         spread = intervals.noise(table)
         if spread.df < 1:
             continue
-        family = (arms - 1) * rungs[probe]
+        family = (arms - 1) * rungs[probe] * len(metrics)
         found.append(
             Floor(
                 probe=probe,

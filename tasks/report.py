@@ -227,8 +227,8 @@ def _method(comparison: Comparison) -> str:
     text = (
         f"Ratios are taken inside each block and averaged on the log scale. The noise is what a "
         f"model of setting + block leaves, pooled over settings at the same probe, concurrency "
-        f"and figure. {comparison.family} ratios of each figure were tested together (Holm), so "
-        f"that all its verdicts hold at {100 * comparison.confidence:.3g} % at once{_price(comparison)}; "
+        f"and figure. {comparison.family} ratios were tested together (Holm), so that "
+        f"all verdicts hold at {100 * comparison.confidence:.3g} % at once{_price(comparison)}; "
         f"each interval in a table of verdicts is drawn at the level of its test, those in the "
         f"account of speed at {100 * comparison.confidence:.3g} % each. *Same* means wholly within {comparison.same_margin:.0%} either way; "
         f"*better* and *worse* exclude no change and are beyond that margin; the rest is "

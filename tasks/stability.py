@@ -18,6 +18,7 @@ class Pace(NamedTuple):
 
     tok_s: float
     accept_length: float | None
+    seconds: float = 0.0
 
 
 def paces(samples: Sequence[Sample], skip: int, size: int, concurrency: int) -> list[Pace]:
@@ -48,7 +49,7 @@ def paces(samples: Sequence[Sample], skip: int, size: int, concurrency: int) -> 
             return []
         tokens = tokens_in(ordered, Window(start, end, 1.0))
         whole = [s for s in group if s.error is None]
-        found.append(Pace(tokens / (end - start), of_probe(whole).accept_length))
+        found.append(Pace(tokens / (end - start), of_probe(whole).accept_length, end - start))
     return found
 
 

@@ -39,7 +39,7 @@ def test_a_settled_server_costs_two_windows(ground: Ground) -> None:
 def test_one_that_slows_down_meanwhile_is_driven_on(ground: Ground) -> None:
     ground.plant("after_requests", "slow", after_requests=12, factor=3.0)
     record, note = warmed(ground, 4)
-    assert note.startswith("load: 36 requests, 4 windows, the last two")
+    assert note.startswith("load: 84 requests, 4 windows, the last two")
     assert "warm_up_not_stable" not in {finding.name for finding in record.findings}
 
 
