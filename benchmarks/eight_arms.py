@@ -115,7 +115,12 @@ def question() -> Sweep:
                     "min_requests": 16,
                     "sampling": {"max_new_tokens": TOKENS, "ignore_eos": True},
                     "template": {"kind": "none"},
-                    "warm_up": {"per_slot": 2, "max_new_tokens": 8},
+                    "warm_up": {
+                        "per_slot": 2,
+                        "max_new_tokens": 8,
+                        "tolerance": 0.3,
+                        "max_windows": 2,
+                    },
                 }
             },
             "blocks": BLOCKS,
