@@ -300,7 +300,7 @@ def broken(scene: Scene, found: Tally) -> list[str]:
     said = []
     if found.wrong > 0.05:
         said.append(f"{scene.name}: {found.wrong:.1%} of nights hold a wrong verdict")
-    if not 0.93 <= found.covered <= 0.97:
+    if abs(found.covered - found.confidence) > 0.02:
         said.append(f"{scene.name}: intervals hold the truth in {found.covered:.1%}")
     if scene in SCENES[:4] and scene.gain and found.found < 0.8:
         said.append(f"{scene.name}: found in {found.found:.1%}")
