@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import json
 import posixpath
-import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from infra.agent_answers import Hello, Poll, read_answer, text_of
 from infra.agent_file import agent_file
+from infra.agent_place import free_bytes, is_there
 from infra.errors import AgentBroken, AgentRefusal, ContactLost, FileRefused, HostRebooted
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ T = TypeVar("T")
 _CALL_S = 20.0
 _LEAST_WAIT_S = 5.0  # a poll takes two at most, on a busy host some more
 _BLOCK = 65_536
-_FOREIGN = 3
-_LOOK = """for one in "$@"; do
-[ ! -e "$one" ] || [ -O "$one" ] || { printf '%s\\n' "$one"; exit 3; }
-done
-[ -f "$3" ]"""
 _INLINE = 32_000  # an argument may hold 128 KiB (MAX_ARG_STRLEN)
 
 
@@ -151,7 +146,7 @@ class HostAgent:
         try:
             self._patiently(lambda: self.shell.put(data, path))
         except FileRefused as error:
-            if self._free_bytes(posixpath.dirname(path)) < len(data) + _BLOCK:
+            if free_bytes(self.shell, posixpath.dirname(path)) < len(data) + _BLOCK:
                 raise AgentRefusal("disk_full", str(error), {}) from error
             raise
 
@@ -254,37 +249,19 @@ class HostAgent:
             self._hello = None  # the next use looks whether the program is still there
             raise
 
-    def _free_bytes(self, folder: str) -> int:
-        """The room on a disk of the host; endless where it does not say."""
-        said = self.shell.run(["df", "-Pk", folder], timeout_s=_CALL_S).out.split()
-        return int(said[-3]) * 1024 if len(said) > 6 and said[-3].isdecimal() else sys.maxsize
-
     def _install(self) -> Hello:
         run = self.shell.run
         home = text_of(run(["sh", "-c", 'printf %s "$HOME"'], timeout_s=_CALL_S))
         root = posixpath.join(home, self.host.folder.removeprefix("~/"))
         folder = posixpath.join(root, "agent")
         path = posixpath.join(folder, self._file.name)
-        if not self._is_there(root, folder, path):
+        if not is_there(self.shell, path, below=root):
             text_of(run(["mkdir", "-p", "-m", "0700", root, folder], timeout_s=_CALL_S))
             self.shell.put(self._file.data, path)
         # Isolated and without site-packages: the agent needs neither, and starts in 8 ms, not 40.
         self._argv = [self.host.agent_python, "-I", "-S", path]
         answer = self._ask("hello", {"root": root}, _CALL_S)
         return Hello(*(answer[field] for field in Hello._fields))
-
-    def _is_there(self, root: str, folder: str, path: str) -> bool:
-        """Whether our program lies on the host; looked at before anything of it is run.
-
-        Raises:
-            AgentRefusal: ``foreign_folder``: somebody else's folder or file is in our place, and
-                a program in it would be theirs, whatever its name says.
-        """
-        seen = self.shell.run(["sh", "-c", _LOOK, "sh", root, folder, path], timeout_s=_CALL_S)
-        if seen.code == _FOREIGN:
-            text = "belongs to another user: name one of your own under folder in the host file"
-            raise AgentRefusal("foreign_folder", f"{seen.out.strip()} {text}", {})
-        return seen.code == 0
 
     def _ask(self, command: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         self.round_trips += 1
