@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +25,8 @@ import numpy as np
 from configs.plan import make_plan
 from configs.sweep import Sweep
 from tasks.measure import measure
-from tasks.record import Sample, TrialRecord
+from tasks.record import Sample
+from tasks.record_trial import bare_record
 from tasks.reporting import compare_sweep
 from tasks.stopping import enough_known
 
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 
     from configs.plan import Trial
     from tasks.comparison import Cell, Comparison
+    from tasks.record import TrialRecord
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "calibration.md"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GAIN = 0.05
 TOKENS = 128
 CHUNKS = 8
@@ -164,37 +168,8 @@ def boot(
         speed = math.exp(log_speed + draw.normal(0, noise.within))
         samples = requests(concurrency, speed, noise.request, draw)
         measurements.append(measure(samples, "load", concurrency, speculating=False))
-    return TrialRecord(
-        sweep="simulated",
-        sweep_run="night",
-        trial=trial.id,
-        attempt=1,
-        arm=trial.arm,
-        baseline=trial.arm == sweep.baseline,
-        levels={},
-        block=trial.block,
-        order=trial.order,
-        host=trial.host,
-        host_class="simulated",
-        rehearsal=True,
-        fingerprint=trial.intent,
-        status="ok",
-        failure=None,
-        findings=(),
-        command=(),
-        environment={},
-        asked={},
-        effective={},
-        must_match={},
-        start={},
-        stages=(),
-        patches=(),
-        measurements=tuple(measurements),
-        started_at="",
-        ended_at="",
-        versions={},
-        notes=(),
-    )
+    seen = bare_record(sweep, trial, "night", 1, NOW)
+    return seen.model_copy(update={"status": "ok", "measurements": tuple(measurements)})
 
 
 def requests(
