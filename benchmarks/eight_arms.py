@@ -110,7 +110,7 @@ def question() -> Sweep:
                 PROBE: {
                     "prompts": "mixed",
                     "concurrency": USERS,
-                    "requests_per_slot": 5,
+                    "requests_per_slot": 3,
                     "min_requests": 16,
                     "sampling": {"max_new_tokens": TOKENS, "ignore_eos": True},
                     "template": {"kind": "none"},

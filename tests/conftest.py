@@ -34,7 +34,10 @@ _QUIET = {
     "no_proxy": "127.0.0.1,localhost",
 }
 
-hypothesis.settings.register_profile("eagle3", deadline=None)
+# The same examples every time, so that a change is judged by what it changes; new ones are drawn
+# with `pytest --hypothesis-profile=explore`, and by `make fuzz`.
+hypothesis.settings.register_profile("eagle3", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile("eagle3")
 
 _room = pytest.StashKey[tuple[Path, dict[str, str]]]()

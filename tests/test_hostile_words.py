@@ -43,6 +43,8 @@ _WORD = st.sampled_from(_NASTY) | st.text(
     min_size=1,
     max_size=30,
 )
+# A folder with a space at its end, or "~", is refused as a slip: neither comes to a shell.
+_FOLDER = _WORD.map(lambda word: f"/m{word}m")
 # A bare "yes" is refused as a truth value in disguise, and a number is a number.
 _VALUE = _WORD.filter(lambda word: truth_of(word.strip()) is None and not word.strip().isdecimal())
 
@@ -59,7 +61,7 @@ class Asked(NamedTuple):
 
 _ASKED = st.builds(
     Asked,
-    model=_WORD,
+    model=_FOLDER,
     flags=st.lists(_VALUE, min_size=1, max_size=5),
     # argparse would take an element with a dash for the next flag: refused when the file is read.
     several=st.lists(_VALUE.filter(lambda word: not word.startswith("-")), min_size=1, max_size=3),

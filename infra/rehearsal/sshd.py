@@ -260,6 +260,8 @@ async def serve(folder: Path, port: int = 0, name: str = "rehearsal", delay_s: f
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stopped.set)
+    # A handler, so that sessions do not inherit an ignored SIGHUP (nohup): sshd resets it too.
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
     write_atomically(folder / "ready.json", json.dumps(ready, indent=2) + "\n", 0o600)
     try:
         await stopped.wait()
