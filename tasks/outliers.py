@@ -82,7 +82,9 @@ def _worst(tables: list[Table], boots: list[tuple[Any, Any]]) -> Outlier | None:
     if not np.any(without > 0):
         return None
     size = np.where(judged & (without > 0), np.sqrt(own / np.where(without > 0, without, 1)), 0)
-    at = int(np.argmax(size))
+    # Of two arms, or two blocks, both boots are equally far out: slow boots are what happens.
+    furthest = size >= np.max(size) * (1 - 1e-6)
+    at = int(np.argmin(np.where(furthest, rest, np.inf)))
     return Outlier(*boots[at], float(rest[at] / free[at]), _p(float(size[at]), df - 1, len(boots)))
 
 

@@ -71,6 +71,13 @@ def test_with_too_little_around_it_nobody_can_say(settings, blocks):
     assert outlier_boots(slow(ladder(settings, blocks), 0, 0, -0.5)) == ()
 
 
+def test_where_two_boots_are_equally_far_out_it_is_the_slow_one():
+    (found,) = outlier_boots(slow(ladder(2, 8), 1, 3, -0.2))
+    assert (found.setting, found.block) == (1, 3)
+    (found,) = outlier_boots(slow(ladder(2, 8), 0, 3, -0.2))
+    assert (found.setting, found.block) == (0, 3)
+
+
 def test_nothing_at_all_and_exact_repetitions():
     assert outlier_boots([]) == ()
     flat = [{s: dict.fromkeys(range(6), 3.0) for s in range(4)}]
