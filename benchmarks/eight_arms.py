@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infra.rehearsal.forecast import Forecast
-    from tasks.comparison import Cell
+    from tasks.comparison import Cell, Comparison
     from tasks.record import Measurement, TrialRecord
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "eight-arms.md"
@@ -182,9 +182,19 @@ def told(wanted: Forecast) -> dict[str, float]:
     return found
 
 
-def lines(sweep: Sweep, records: Sequence[TrialRecord]) -> list[Line]:
+def stated(comparison: Comparison) -> dict[tuple[str, int, str], tuple[float, float]]:
+    """The intervals that the report draws: of each ratio, times the baseline's speed."""
+    return {
+        (c.arm, c.concurrency, c.metric): (c.low * c.reference_value, c.high * c.reference_value)
+        for c in comparison.cells
+        if c.contrast == "arm" and c.low is not None and c.high is not None
+    }
+
+
+def lines(sweep: Sweep, records: Sequence[TrialRecord], comparison: Comparison) -> list[Line]:
     """Every figure beside its truth."""
     found = []
+    drawn = stated(comparison)
     for name in sweep.arms:
         for users in USERS:
             requests = sweep.probes[PROBE].requests(users)
@@ -199,16 +209,12 @@ def lines(sweep: Sweep, records: Sequence[TrialRecord]) -> list[Line]:
             steps = [m.verify_steps or 0 for m in measured]
             for figure, true in truth.items():
                 values = [each[figure] for each in map(figures, measured) if figure in each]
-                if values and figure.startswith("accepted"):
-                    found.append(Line(name, users, figure, *_order(of_steps(values, steps), true)))
-                elif values:
-                    found.append(Line(name, users, figure, *_order(over_blocks(values), true)))
+                if not values:
+                    continue
+                of = of_steps(values, steps) if figure[:8] == "accepted" else over_blocks(values)
+                low, high = drawn.get((name, users, figure), of[1:])
+                found.append(Line(name, users, figure, of[0], true, low, high))
     return found
-
-
-def _order(seen: tuple[float, float, float], true: float) -> tuple[float, float, float, float]:
-    mean, low, high = seen
-    return mean, true, low, high
 
 
 def contradicts(cell: Cell, ratio: float) -> bool:
@@ -231,7 +237,7 @@ def main() -> int:
             outcome = ground.run(sweep, hear=lambda text: print(text, flush=True))
     records = outcome.records
     comparison = compare_sweep(sweep, records)
-    all_lines = lines(sweep, records)
+    all_lines = lines(sweep, records, comparison)
     wrong = [line for line in all_lines if not line.right]
     true = {(line.arm, line.users, line.figure): line.true for line in all_lines}
     cells = [c for c in comparison.cells if c.contrast == "arm"]
@@ -268,8 +274,9 @@ def page(
         f"{counts}; {BLOCKS} blocks, {TOKENS} tokens an answer, time scale {TIME_SCALE:g}.",
         "Truth: the rehearsal's rules played through for exactly these requests with a client",
         "that needs no time (`infra/rehearsal/forecast.py`), without the boots' noise of 0.3 %.",
-        "Intervals: 95 % over the blocks; of shares, 95 % over the verify steps of one block, since",
-        "the same prompts make the same steps in each.",
+        "Intervals: of speeds those that the report draws (the verdict's, times the baseline's",
+        "speed); of accept length and step 95 % over the blocks; of shares 95 % over the verify",
+        "steps of one block, since the same prompts make the same steps in each.",
         "",
         f"{len(all_lines)} figures, {len(outside)} of them further than 1 % from the truth,",
         f"{len(wrong)} of these outside their interval.",
