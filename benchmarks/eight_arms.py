@@ -16,12 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from scipy import special
-
-from configs.speculation import Ngram, Off
+from benchmarks.rehearsal_truth import arm_of
 from configs.sweep import Sweep
 from infra.rehearsal.forecast import forecast
-from infra.rehearsal.truth import DRAFTERS, Arm, chain
+from tasks.intervals import t_quantile
 from tasks.reporting import compare_sweep
 from tests import sweeping
 
@@ -128,25 +126,12 @@ def question() -> Sweep:
     )
 
 
-def arm_of(sweep: Sweep, name: str) -> Arm:
-    """What the pretend engine makes of an arm."""
-    speculation = sweep.arms[name].speculation
-    if isinstance(speculation, Off):
-        return Arm()
-    if isinstance(speculation, Ngram):
-        raise TypeError("no n-gram arm here")
-    steps, topk, tokens = speculation.num_steps, speculation.topk, speculation.draft_tokens
-    assert speculation.drafter is not None
-    shares = DRAFTERS[Path(speculation.drafter).name]
-    return Arm(True, chain(shares, steps, topk, tokens), steps, topk, tokens)
-
-
 def over_blocks(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean and 95 % interval."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return mean, -math.inf, math.inf
-    half = float(special.stdtrit(len(values) - 1, 0.975)) * statistics.stdev(values)
+    half = t_quantile(0.975, len(values) - 1) * statistics.stdev(values)
     half /= math.sqrt(len(values))
     return mean, mean - half, mean + half
 
@@ -195,10 +180,10 @@ def lines(sweep: Sweep, records: Sequence[TrialRecord], comparison: Comparison) 
     """Every figure beside its truth."""
     found = []
     drawn = stated(comparison)
-    for name in sweep.arms:
+    for name, arm in sweep.arms.items():
         for users in USERS:
             requests = sweep.probes[PROBE].requests(users)
-            truth = told(forecast(arm_of(sweep, name), users, TOKENS, requests))
+            truth = told(forecast(arm_of(arm.speculation), users, TOKENS, requests))
             measured = [
                 m
                 for r in records

@@ -9,22 +9,22 @@ from collections import defaultdict
 from pathlib import Path
 
 from configs.probe import rungs_of
+from configs.speculation import Speculation
 from configs.sweep import Sweep
 from infra.rehearsal.forecast import forecast
-from infra.rehearsal.truth import DRAFTERS, Arm
+from infra.rehearsal.truth import DRAFTERS, Arm, chain
 from tasks.record import TrialRecord
 
 FIGURES = ("output_tok_s", "user_tok_s", "accept_length")
 
 
-def arm_of(sweep: Sweep, record: TrialRecord) -> Arm:
-    speculation = sweep.arms[record.arm].speculation
-    proto = record.environment.get("NCCL_PROTO", "")
+def arm_of(speculation: Speculation, proto: str = "") -> Arm:
+    """What the pretend engine makes of an EAGLE-3 arm, or of one that does not speculate."""
     if speculation.kind == "off":
         return Arm(nccl_proto=proto)
     accept = DRAFTERS[Path(speculation.drafter).name]
     steps, topk, tokens = speculation.num_steps, speculation.topk, speculation.draft_tokens
-    return Arm(True, accept, steps, topk, tokens, proto)
+    return Arm(True, chain(accept, steps, topk, tokens), steps, topk, tokens, proto)
 
 
 def main(run: Path) -> None:
@@ -37,7 +37,9 @@ def main(run: Path) -> None:
         for measured in record.measurements:
             probe = rungs_of(sweep.probes)[measured.probe]
             wanted = forecast(
-                arm_of(sweep, record),
+                arm_of(
+                    sweep.arms[record.arm].speculation, record.environment.get("NCCL_PROTO", "")
+                ),
                 measured.concurrency,
                 probe.sampling.max_new_tokens,
                 probe.requests(measured.concurrency),

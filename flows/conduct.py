@@ -151,22 +151,21 @@ class Conductor:
         """One trial with its attempts; or why it is not run."""
         ground = self._grounds.get(trial.host) or self._arrive(trial)
         wanted = fingerprint(trial, ground.survey)
-        skip = why_skip(trial, wanted, self._records)
+        skip = why_skip(trial, wanted, self._records) or self._stop_before(trial)
         if skip is not None:
             self._hands.say(f"{trial.id}: skipped: {skip.reason}")
             if skip.leaves_record:
                 self._record_skip(trial, ground, skip)
-            return skip
-        if (reason := self._why_stop(trial)) is not None:
-            skip = Skip(trial.id, reason, leaves_record=True)
-            self._hands.say(f"{trial.id}: skipped: {skip.reason}")
-            self._record_skip(trial, ground, skip)
             return skip
         for _number in range(_ATTEMPTS):
             record = self._records[trial.id] = self._attempt(trial, ground)
             if not once_more(record):
                 break
         return None
+
+    def _stop_before(self, trial: Trial) -> Skip | None:
+        reason = self._why_stop(trial)
+        return Skip(trial.id, reason, leaves_record=True) if reason is not None else None
 
     def _why_stop(self, trial: Trial) -> str | None:
         """Why the sweep ends before this trial, as its ``until`` says; looks once a block."""

@@ -6,7 +6,8 @@ import math
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from tasks.comparison import SameOutputs, SpeedAccount, Standing
+from tasks.comparable import block_of
+from tasks.comparison import SameOutputs, SpeedAccount, Standing, levels_key
 from tasks.paired import paired
 from tasks.record import KindAcceptance
 
@@ -41,7 +42,13 @@ def standings(records: Sequence[TrialRecord]) -> tuple[Standing, ...]:
     groups: dict[_StandingKey, list[tuple[TrialRecord, Measurement]]] = {}
     for record in records:
         for m in record.measurements:
-            key = (m.probe, m.concurrency, not record.baseline, record.arm, _key(record.levels))
+            key = (
+                m.probe,
+                m.concurrency,
+                not record.baseline,
+                record.arm,
+                levels_key(record.levels),
+            )
             groups.setdefault(key, []).append((record, m))
     return tuple(_standing(groups[key]) for key in sorted(groups))
 
@@ -72,7 +79,7 @@ def speed_accounts(
             if b in theirs and _has_account(ours[b]) and _has_account(theirs[b])
         ]
         if both:
-            place = (probe, concurrency, arm, _key(levels))
+            place = (probe, concurrency, arm, levels_key(levels))
             found[place] = _Both(levels, reference_levels, tuple(both))
     accepts = _ratios(found, "accept_length", confidence)
     steps = _ratios(found, "step_s", confidence)
@@ -182,7 +189,7 @@ def _by_block(
     records: Sequence[TrialRecord], arm: str, levels: dict[str, str], probe: str, concurrency: int
 ) -> dict[tuple[str, str, int], Measurement]:
     return {
-        (r.sweep_run, r.host, r.block): m
+        block_of(r): m
         for r in records
         if r.arm == arm and r.levels == levels
         for m in r.measurements
@@ -234,7 +241,3 @@ def _pooled(group: Sequence[KindAcceptance], end: Literal["low", "high"]) -> flo
     ends = [(part.low if end == "low" else part.high, part.verify_steps) for part in group]
     steps = sum(n for value, n in ends if value is not None)
     return sum(value * n for value, n in ends if value is not None) / steps if steps else None
-
-
-def _key(levels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(levels.items()))

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks import intervals
-from tasks.comparable import setting
+from tasks.comparable import block_of, setting
 from tasks.comparison import setting_label
 
 if TYPE_CHECKING:
@@ -129,9 +129,8 @@ def _acceptance(records: Sequence[TrialRecord], margin: float, confidence: float
     for record in records:
         for m in record.measurements:
             if m.verify_steps and m.accept_length is not None:
-                block = (record.sweep_run, record.host, record.block)
                 place = _Place(*setting(record), m.probe, m.concurrency)
-                table.setdefault(place, {})[block] = math.log(m.accept_length)
+                table.setdefault(place, {})[block_of(record)] = math.log(m.accept_length)
     spread = intervals.noise(table)
     asked = []
     for place in table:

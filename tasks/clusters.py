@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tasks.intervals import t_quantile
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
@@ -50,11 +52,5 @@ def ratio_interval(parts: Iterable[Part], confidence: float = 0.95) -> tuple[flo
     ratio = float(table[:, 0].sum()) / whole
     residuals = table[:, 0] - ratio * table[:, 1]
     error = math.sqrt(count / (count - 1) * float(residuals @ residuals)) / whole
-    half = _t((1 + confidence) / 2, count - 1) * error
+    half = t_quantile((1 + confidence) / 2, count - 1) * error
     return ratio - half, ratio + half
-
-
-def _t(quantile: float, df: int) -> float:
-    from scipy import special  # a third of a second, and only needed here
-
-    return float(special.stdtrit(df, quantile))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tasks.comparison import Difference, Excluded, Refusal
+from tasks.comparison import Difference, Excluded, Refusal, levels_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +49,12 @@ def select(records: Sequence[TrialRecord]) -> Selection:
 
 def setting(record: TrialRecord) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The arm with its levels, hashable."""
-    return record.arm, tuple(sorted(record.levels.items()))
+    return record.arm, levels_key(record.levels)
+
+
+def block_of(record: TrialRecord) -> tuple[str, str, int]:
+    """The block that a trial is paired in: of one run, on one host."""
+    return record.sweep_run, record.host, record.block
 
 
 def facts(record: TrialRecord) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tasks import accounts, comparison
 from tasks.across_arms import notes_across_arms
-from tasks.comparable import select, setting
+from tasks.comparable import block_of, select, setting
 from tasks.comparison import Cell, Comparison
 from tasks.crossings import crossovers
 from tasks.judge import Terms, judge
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tasks.comparable import Selection
-    from tasks.judge import Block, Series
+    from tasks.judge import Series
     from tasks.record import Measurement, TrialRecord
 
 
@@ -112,7 +112,7 @@ def _without_outliers(
     """Leaves out boots that fell out of line as a whole, by the leading figure."""
     ladder = log_series(selection.kept, metric).values()
     found = {(o.setting, o.block): o for o in outlier_boots(ladder)}
-    boots = {(setting(r), _block(r)): r for r in selection.kept}
+    boots = {(setting(r), block_of(r)): r for r in selection.kept}
     outliers = tuple(
         comparison.Outlier(
             trial=boots[key].trial,
@@ -171,12 +171,8 @@ def _series(records: Sequence[TrialRecord], metric: str, probe: str, concurrency
                 continue
             value = metric_value(measurement, metric)
             if value is not None and value > 0:
-                series.setdefault(setting(record), {})[_block(record)] = math.log(value)
+                series.setdefault(setting(record), {})[block_of(record)] = math.log(value)
     return series
-
-
-def _block(record: TrialRecord) -> Block:
-    return (record.sweep_run, record.host, record.block)
 
 
 def _problem(

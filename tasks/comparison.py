@@ -237,6 +237,11 @@ class Comparison(Value):
     notes: tuple[str, ...]
 
 
+def levels_key(levels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Levels as a key, in whatever order the factors came."""
+    return tuple(sorted(levels.items()))
+
+
 def setting_label(arm: str, levels: dict[str, str]) -> str:
     """An arm with its levels, factors by name: ``eagle3-b, attention=triton, nccl=ll``."""
     return ", ".join([arm, *(f"{factor}={level}" for factor, level in sorted(levels.items()))])

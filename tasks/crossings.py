@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tasks.comparison import Cell, Crossover
+from tasks.comparison import Cell, Crossover, levels_key
 from tasks.metrics import BY_NAME
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def crossovers(cells: Sequence[Cell]) -> tuple[Crossover, ...]:
     ladders: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         if cell.contrast == "arm":
-            key = (cell.metric, cell.probe, cell.arm, *_key(cell.levels))
+            key = (cell.metric, cell.probe, cell.arm, *levels_key(cell.levels))
             ladders.setdefault(key, []).append(cell)
     found = []
     for ladder in ladders.values():
@@ -85,7 +85,3 @@ def _between(ladder: Sequence[Cell], at: float) -> tuple[float | None, float | N
 def _gain(cell: Cell) -> float:
     """Log ratio, positive when it is the good direction."""
     return math.log(cell.ratio) * (-1 if BY_NAME[cell.metric].better == "lower" else 1)
-
-
-def _key(levels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(levels.items()))

@@ -86,20 +86,17 @@ def noise(table: Table) -> Noise:
     """
     cells = [(s, b, y) for s, series in table.items() for b, y in series.items()]
     settings = list(dict.fromkeys(s for s, _, _ in cells))
-    blocks = list(dict.fromkeys(b for _, b, _ in cells))
     count = {s: len(table[s]) for s in settings}
     if not cells:
         return Noise(0.0, 0, 0, {}, {})
-    row = np.array([settings.index(s) for s, _, _ in cells])
-    column = np.array([blocks.index(b) for _, b, _ in cells])
-    design = np.hstack([np.eye(len(settings))[row], np.eye(len(blocks))[column]])
+    of_settings, design = two_way([(s, b) for s, b, _ in cells])
     residual_maker = np.eye(len(cells)) - design @ np.linalg.pinv(design)
     df = round(float(np.trace(residual_maker)))
     if df < 1:
         return Noise(0.0, 0, len(settings) - 1, {}, count)
     rest = residual_maker @ np.array([y for _, _, y in cells])
     pooled = float(rest @ rest) / df
-    member = np.eye(len(settings))[row].T
+    member = of_settings.T
     shares: NDArray[np.float64] = member @ residual_maker**2 @ member.T
     # Two settings alone cannot be told apart: the least-norm solution gives each the pooled one.
     own = np.linalg.lstsq(shares, member @ rest**2, rcond=1e-9)[0]
@@ -110,6 +107,21 @@ def noise(table: Table) -> Noise:
         own={s: max(float(v), 0.0) for s, v in zip(settings, own, strict=True)},
         blocks=count,
     )
+
+
+def two_way(
+    cells: Sequence[tuple[Hashable, Hashable]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The design of setting + block: a row for each (setting, block), settings as they appear.
+
+    Returns:
+        The indicators of the settings alone, and those of settings and blocks side by side.
+    """
+    parts = []
+    for side in (0, 1):
+        names = list(dict.fromkeys(cell[side] for cell in cells))
+        parts.append(np.eye(len(names))[[names.index(cell[side]) for cell in cells]])
+    return parts[0], np.hstack(parts)
 
 
 def contrast(
@@ -142,7 +154,7 @@ def contrast(
     # Satterthwaite: degrees of freedom of a sum of variances.
     per_block = min(sum(pair) ** 2 / sum(v * v for v in pair), spread.df_per_block)
     own_df = per_block * (len(shared) - 1)
-    mixed = (PRIOR_DF * pooled + own_df * own) / (PRIOR_DF + own_df)
+    mixed = moderated(pooled, own, own_df)
     return Estimate(
         effect,
         len(shared),
@@ -151,6 +163,11 @@ def contrast(
         per_block,
         own_noise=mixed > CLEARLY * pooled,
     )
+
+
+def moderated(pooled: float, own: float, own_df: float) -> float:
+    """A variance between the pooled one, which weighs like 4 degrees of freedom, and the own one."""
+    return (PRIOR_DF * pooled + own_df * own) / (PRIOR_DF + own_df)
 
 
 def holm(estimates: Sequence[Estimate], confidence: float) -> list[Judged]:
@@ -229,7 +246,7 @@ def detectable(judged: Judged, margin: float) -> float | None:
     if se is None or judged.confidence is None:
         return None
     df = judged.estimate.df
-    size = (_t((1 + judged.confidence) / 2, df) + _t(POWER, df)) * se
+    size = (t_quantile((1 + judged.confidence) / 2, df) + t_quantile(POWER, df)) * se
     return max(size, math.log1p(margin)) if size < WIDEST else None
 
 
@@ -237,7 +254,7 @@ def _interval(estimate: Estimate, level: float) -> tuple[float | None, float | N
     se = estimate.se
     if se is None:
         return None, None
-    half = _t(1 - level / 2, estimate.df) * se
+    half = t_quantile(1 - level / 2, estimate.df) * se
     if not half + abs(estimate.effect) < WIDEST:
         return None, None
     return estimate.effect - half, estimate.effect + half
@@ -252,7 +269,8 @@ def _p_value(estimate: Estimate) -> float:
     return float(2 * special.stdtr(estimate.df, -abs(estimate.effect) / se))
 
 
-def _t(quantile: float, df: float) -> float:
+def t_quantile(quantile: float, df: float) -> float:
+    """Student's t: the value that it stays below with this probability."""
     from scipy import special  # a third of a second, and only needed here
 
     return float(special.stdtrit(df, quantile))

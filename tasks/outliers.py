@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tasks.intervals import two_way
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -62,13 +64,9 @@ def outlier_boots(ladder: Iterable[Table], level: float = LEVEL) -> tuple[Outlie
 
 def _worst(tables: list[Table], boots: list[tuple[Any, Any]]) -> Outlier | None:
     """The boot that is furthest out of line; None when nothing can be said."""
-    settings = list(dict.fromkeys(s for s, _ in boots))
-    blocks = list(dict.fromkeys(b for _, b in boots))
-    row = np.array([settings.index(s) for s, _ in boots], dtype=int)
-    column = np.array([blocks.index(b) for _, b in boots], dtype=int)
     if not boots:
         return None
-    design = np.hstack([np.eye(len(settings))[row], np.eye(len(blocks))[column]])
+    _, design = two_way(boots)
     rest = _mean_residual(tables, boots, design)
     hat = design @ np.linalg.pinv(design)
     free = 1 - np.diag(hat)

@@ -6,7 +6,7 @@ import math
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.intervals import NOISE_FLOOR, PRIOR_DF, WIDEST
+from tasks.intervals import NOISE_FLOOR, PRIOR_DF, WIDEST, moderated, t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,16 +53,14 @@ def paired(differences: Mapping[Any, Sequence[float]], confidence: float) -> dic
 def _interval(
     values: Sequence[float], squares: float, pooled: float, all_df: int, confidence: float
 ) -> Interval:
-    from scipy import special  # a third of a second, and only needed here
-
     effect, own_df = fmean(values), len(values) - 1
     if not all_df:
         return Interval(math.exp(effect), None, None)
     variance, df = pooled, float(all_df)
     if own_df and squares / own_df > pooled:
-        variance = (PRIOR_DF * pooled + squares) / (PRIOR_DF + own_df)
+        variance = moderated(pooled, squares / own_df, own_df)
         df = min(df, PRIOR_DF + own_df)
-    half = float(special.stdtrit(df, (1 + confidence) / 2)) * math.sqrt(variance / len(values))
+    half = t_quantile((1 + confidence) / 2, df) * math.sqrt(variance / len(values))
     if not half + abs(effect) < WIDEST:
         return Interval(math.exp(effect), None, None)
     return Interval(math.exp(effect), math.exp(effect - half), math.exp(effect + half))

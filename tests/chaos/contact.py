@@ -27,6 +27,7 @@ from tests.chaos.table import row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 _STAGES = ("launch", "wait_ready", "probe:load", "tear_down")
@@ -123,7 +124,7 @@ for _stage in _STAGES:
 def sshd_restarted(place: Path) -> str:
     folder = rehearsing.build(place / "host", time_scale=QUICK, start_s=0.4)
     rehearsing.patch(folder)
-    doors: list[object] = []
+    doors: list[AbstractContextManager[hosting.Host]] = []
 
     def open_door(port: int = 0) -> hosting.Host:
         door = hosting.serving(folder, port=port)
@@ -132,7 +133,7 @@ def sshd_restarted(place: Path) -> str:
         return ready
 
     def close_door() -> None:
-        doors.pop().__exit__(None, None, None)  # type: ignore[attr-defined]
+        doors.pop().__exit__(None, None, None)
 
     ground = sweeping.Ground(place, open_door(), QUICK)
     try:
