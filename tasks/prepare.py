@@ -136,22 +136,33 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
         "driver": versions["driver"],
         "host_class": host.host_class,
         "gpus": f"{host.gpus} x {', '.join(sorted(set(names))) or 'unknown'}",
+        # By content, or a drafter that was trained on between two attempts would stand beside
+        # its former self under one name.
+        **{f"files of {name}": text for name, text in _contents(raw["paths"], sweep).items()},
     }
     return Survey(
         versions=versions,
         gpus=gpus,
         gpu_names=names,
         must_match=must_match,
-        facts_key=hash_of({"must_match": must_match, "paths": _identity(raw["paths"])}),
+        facts_key=hash_of(must_match),
     )
 
 
-def _identity(paths: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells one model folder from another without reading 500 GB: size and samples of it."""
-    return {
-        path: {key: facts.get(key) for key in ("exists", "kind", "size_bytes", "content")}
-        for path, facts in sorted(paths.items())
-    }
+def _contents(paths: Mapping[str, Any], sweep: Sweep) -> dict[str, str]:
+    """What tells one model folder from another without reading 500 GB: size and samples of it.
+
+    Under the sweep's own names: homes differ from host to host.
+    """
+    found = {}
+    for name in model_paths(sweep):
+        ends = f"/{name.removeprefix('~').lstrip('/')}"
+        # A relative name may be the end of another one; its own path is the shorter.
+        path = min((path for path in paths if path.endswith(ends)), key=len, default=None)
+        facts = paths[path] if path is not None else {}
+        known = {key: facts.get(key) for key in ("exists", "kind", "size_bytes", "content")}
+        found[name] = hash_of(known)
+    return found
 
 
 def clean_gpus(site: Site, found: Survey, raw: Mapping[str, Any]) -> str:
