@@ -27,7 +27,9 @@ _PROMPT = "The capital of France is"
 _SHORT = {"text": _PROMPT, "sampling_params": {"temperature": 0, "max_new_tokens": 7}}
 _GENERATE = "/generate"
 _INFO_PATHS = ("/server_info", "/get_server_info")
-_QUESTIONS: tuple[tuple[str, str, str | None], ...] = (
+Question = tuple[str, str, str | None]
+"""Method, path and body of a short HTTP request to the engine."""
+_QUESTIONS: tuple[Question, ...] = (
     ("GET", "/model_info", None),
     ("POST", _GENERATE, json.dumps(_SHORT)),
     ("GET", _INFO_PATHS[0], None),
@@ -200,15 +202,15 @@ def http(
     )
 
 
-def http_calls(
-    site: Site, handle: Handle, requests: Sequence[tuple[str, str, str | None]]
-) -> list[dict[str, Any]]:
+def http_calls(site: Site, handle: Handle, requests: Sequence[Question]) -> list[dict[str, Any]]:
     """Several of them (method, path, body) in order, up to the first without a 200.
 
     Returns:
         For each ``error`` (None, or the refusal's class with its ``message``), ``status``,
         ``body``, ``seconds``.
     """
+    if not requests:
+        return []
     asked = [{"method": method, "path": path, "body": body} for method, path, body in requests]
     answer = site.agent.call(
         "http-calls",

@@ -111,7 +111,7 @@ def test_any_status_is_an_answer_and_bodies_are_bounded(tmp_path):
 
 
 def test_several_requests_go_in_order_up_to_the_first_that_fails():
-    def asked(*paths: str) -> list[dict[str, Any]]:
+    def asked(*paths: str) -> Any:
         requests = [{"method": "GET", "path": path} for path in paths]
         return http_calls({"port": port, "requests": requests, "timeout_s": 0.2})["answers"]
 
