@@ -1,0 +1,162 @@
+"""All-reduce is timed in an engine's Python, setting by setting; what fails is a result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.agent import lease
+from tests.agent_host import AgentHost, until
+from tests.torch_python import WHY_NOT, torch_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ASKED: dict[str, Any] = {
+    "world": 2,
+    "dtype": "bfloat16",
+    "elements": [64, 4096],
+    "levels": [{"name": "default", "env": {}}, {"name": "other", "env": {"GLOO_NOTE": "1"}}],
+    "passes": 1,
+    "rounds": 4,
+    "together": 2,
+    "size_s": 0.005,
+    "level_s": 120.0,
+}
+
+
+@pytest.fixture
+def host(tmp_path):
+    host = AgentHost(tmp_path)
+    yield host
+    host.clean_up()
+
+
+@pytest.fixture
+def trial(host):
+    return host.trial()
+
+
+@pytest.fixture
+def python():
+    found = torch_python()
+    if found is None:
+        pytest.skip(WHY_NOT)
+    return found
+
+
+def start(trial, python, **changed: Any) -> None:
+    request = {**ASKED, **changed}
+    trial.host.call(
+        "start", dir=str(trial.path), name="s", job="collectives", request=request, python=python
+    )
+
+
+def result(trial, within_s: float = 120.0) -> Any:
+    return until(lambda: trial.wait(None, job="s", timeout_s=0.2)["job"]["result"], within_s)
+
+
+def test_without_torch_nothing_is_timed_and_it_says_so(trial, tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {trial.host.python} -S -E "$@"\n')
+    bare.chmod(0o755)
+    start(trial, str(bare))
+    said = result(trial)
+    assert (said["ok"], said["available"], said["reason"]) == (True, False, "no_torch")
+    assert "has no torch" in said["message"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"world": 0}, {"elements": []}, {"levels": [{"name": "a"}]}, {"rounds": "many"}]
+)
+def test_a_wrong_request_is_refused_by_name(trial, wrong):
+    start(trial, trial.host.python, **wrong)
+    assert result(trial)["error"] == "bad_request"
+
+
+@pytest.mark.slow
+def test_every_setting_is_timed_in_turn_at_every_size(trial, python):
+    start(trial, python, passes=2)
+    said = result(trial)
+    assert said["ok"], said
+    assert (said["available"], said["backend"], said["graphs"]) == (True, "gloo", False)
+    assert said["torch"].startswith("2.")
+    for level in said["levels"].values():
+        assert level["error"] is None, level
+        assert [len(rounds) for rounds in level["passes"]] == [4, 4]
+        for times in (times for rounds in level["passes"] for times in rounds):
+            assert len(times) == 2
+            assert all(0 < time < 1e6 for time in times)
+
+
+@pytest.mark.slow
+def test_a_setting_that_fails_is_a_result_and_the_others_go_on(trial, python):
+    # gloo refuses an interface that is not there, as NCCL refuses an algorithm that it lacks.
+    broken = {"name": "broken", "env": {"GLOO_SOCKET_IFNAME": "no-such-interface"}}
+    start(trial, python, levels=[*ASKED["levels"], broken], together=3)
+    said = result(trial)
+    assert said["levels"]["broken"]["error"] is not None
+    assert "no-such-interface" in said["levels"]["broken"]["message"]
+    assert said["levels"]["broken"]["passes"] == []
+    assert len(said["levels"]["default"]["passes"][0]) == 4
+
+
+@pytest.mark.slow
+def test_larger_messages_take_longer(trial, python):
+    start(trial, python, elements=[64, 4_000_000], levels=ASKED["levels"][:1], rounds=5)
+    rounds = result(trial)["levels"]["default"]["passes"][0]
+    small, large = (statistics.median(times) for times in zip(*rounds, strict=True))
+    assert large > 5 * small
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_ends_its_setting_alone(trial, python):
+    start(trial, python, rounds=300)
+    _measuring(trial)
+    victim = until(lambda: _rank_of(trial, "0-1"))
+    os.kill(victim, signal.SIGKILL)
+    levels = result(trial)["levels"]
+    assert levels["other"]["error"] is not None
+    assert len(levels["other"]["passes"][0]) < 300
+    assert levels["default"]["error"] is None
+    assert len(levels["default"]["passes"][0]) == 300
+    assert not _ranks(trial)
+
+
+@pytest.mark.slow
+def test_a_lease_that_runs_out_ends_all_of_it(trial, python):
+    start(trial, python, rounds=20_000, levels=ASKED["levels"][:1])
+    _measuring(trial)
+    lease.renew(str(trial.path), 0.0)
+    assert result(trial)["error"] == "lease_expired"
+    assert not _ranks(trial)
+
+
+def _measuring(trial) -> None:
+    """Waits until a few rounds are done."""
+    progress = trial.path / "jobs" / "s" / "progress.json"
+    until(lambda: progress.exists() and json.loads(progress.read_text())["done"] > 2, 60)
+
+
+def _ranks(trial) -> list[int]:
+    """Living processes that work in a folder of the job."""
+    return [pid for pid, place in _places() if f"{trial.path}/jobs/s/" in place]
+
+
+def _rank_of(trial, folder: str) -> int | None:
+    mine = [pid for pid, place in _places() if place.endswith(f"/jobs/s/{folder}")]
+    return mine[0] if mine else None
+
+
+def _places() -> Iterator[tuple[int, str]]:
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            yield int(process.name), str((process / "cwd").readlink())
+        except OSError:
+            continue
