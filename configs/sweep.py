@@ -10,6 +10,7 @@ from configs.flags import Flags
 from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
 from configs.probe import Probe
 from configs.problems import WrongKeyError
+from configs.screening import Screening
 from configs.secret_names import SecretName
 from configs.speculation import Off, Speculation
 from configs.values import Value
@@ -107,6 +108,8 @@ class Sweep(Value):
     factors: dict[Name, dict[Name, Level]] = {}
     """Factor -> level -> what it adds; crossed with the arms. A factor's first level is its
     reference."""
+    screen: Screening | None = None
+    """Try a factor's levels in seconds first, and leave out those that cannot win."""
     probes: Annotated[dict[Name, Probe], Field(min_length=1)]
     patches: tuple[Name, ...] = ()
     """Names of files in configs/patches, applied before launch."""

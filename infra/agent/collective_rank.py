@@ -6,7 +6,7 @@ write to stdout as they like.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import os
 import sys
@@ -53,7 +53,7 @@ def _open(asked: dict[str, Any]) -> Any:
         init_method=f"file://{asked['store']}",
         rank=int(asked["rank"]),
         world_size=int(asked["world"]),
-        timeout=datetime.timedelta(seconds=float(asked["timeout_s"])),
+        timeout=dt.timedelta(seconds=float(asked["timeout_s"])),
     )
     device = torch.device("cuda", int(asked["rank"])) if cuda else torch.device("cpu")
     dtype = getattr(torch, asked["dtype"])
@@ -93,7 +93,8 @@ class _Plain:
     def measure(self, repeats: list[int]) -> list[float]:
         """Seconds a call, for every size."""
         found = []
-        for message, count in zip(self.messages, repeats):
+        for index, count in enumerate(repeats):
+            message = self.messages[index]
             self.dist.all_reduce(message)  # together from here on
             began = time.perf_counter()
             for _ in range(count):
@@ -136,7 +137,8 @@ class _Graphs:
         cuda = self.torch.cuda
         found = []
         with cuda.stream(self.stream):
-            for graph, count in zip(self.graphs, repeats):
+            for index, count in enumerate(repeats):
+                graph = self.graphs[index]
                 begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
                 graph.replay()
                 begin.record()
