@@ -48,6 +48,16 @@ class Evidence(NamedTuple):
     """Variable -> value in the engine's own ranks; None: nobody looked."""
 
 
+class Decode(NamedTuple):
+    """How an arm decodes."""
+
+    path: ReducePath
+    """What carries its all-reduces."""
+    sizes: Sizes
+    tp: int
+    """GPUs that share a layer."""
+
+
 def engine_writes(env: Mapping[str, str]) -> dict[str, str]:
     """An environment as the engine's ranks get it."""
     return {**WRITTEN_IF_UNSET, **env, **WRITTEN_ALWAYS}
@@ -57,9 +67,7 @@ def judge_variables(
     asked: Mapping[str, str],
     here: Evidence,
     reference: Evidence,
-    path: ReducePath,
-    sizes: Sizes,
-    tp: int,
+    decode: Decode,
 ) -> tuple[VariableEffect, ...]:
     """What became of each variable that a level sets and the reference does not set so.
 
@@ -67,20 +75,16 @@ def judge_variables(
         asked: The level's variables.
         here: What was seen under the level.
         reference: What was seen under the factor's first level.
-        path: What carries the arm's all-reduces.
-        sizes: Those of its decode steps.
-        tp: GPUs that share a layer.
+        decode: How the arm decodes.
     """
     found = []
     for variable, value in asked.items():
         effect, reason = (
             _written_over(variable, value, here)
-            or _nccl(variable, here, reference, path, sizes, tp)
+            or _nccl(variable, here, reference, decode)
             or _arrived(variable, value, here)
         )
-        found.append(
-            VariableEffect(variable=variable, asked=value, effect=effect, reason=reason)
-        )
+        found.append(VariableEffect(variable=variable, asked=value, effect=effect, reason=reason))
     return tuple(found)
 
 
@@ -100,16 +104,12 @@ def _written_over(variable: str, value: str, here: Evidence) -> tuple[Effect, st
 
 
 def _nccl(
-    variable: str,
-    here: Evidence,
-    reference: Evidence,
-    path: ReducePath,
-    sizes: Sizes,
-    tp: int,
+    variable: str, here: Evidence, reference: Evidence, decode: Decode
 ) -> tuple[Effect, str] | None:
     if not variable.startswith("NCCL_"):
         return None
-    if tp == 1:
+    path, sizes = decode.path, decode.sizes
+    if decode.tp == 1:
         return "cannot_matter", "one GPU: nothing is sent"
     kinds = path.kinds(sizes.bytes)
     if not BY_NCCL.intersection(kinds):

@@ -23,7 +23,7 @@ _VERSION: Final = re.compile(r"NCCL version (\d[\w.+-]{0,30})")
 # network's own variables: "NCCL_IB_HCA set to mlx5_0".
 _TAKEN: Final = re.compile(r"(NCCL_[A-Z0-9_]{1,60}) set (?:by environment )?to (.{0,400}?)\.?\Z")
 _IGNORED: Final = re.compile(
-    r".{0,80}(NCCL_[A-Z0-9_]{1,60}).{0,80}\b(?:ignor|invalid|unknown)", re.I
+    r".{0,80}(NCCL_[A-Z0-9_]{1,60}).{0,80}\b(?:ignor|invalid|unknown)", re.IGNORECASE
 )
 _RANKS: Final = re.compile(r"comm 0x[0-9a-f]{1,16} rank \d{1,5} n[rR]anks (\d{1,5})\b")
 _LINK: Final = re.compile(r"Channel \d{1,3}/\d{1,3} : \d.{0,60}? via (\S{1,60})")

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tasks.factor_effect import Evidence, engine_writes, judge_variables, without_effect
+from tasks.factor_effect import (
+    Decode,
+    Evidence,
+    VariableEffect,
+    engine_writes,
+    judge_variables,
+    without_effect,
+)
 from tasks.nccl_log import read_nccl_log
-from tasks.reduce_path import read_said, reduce_path
+from tasks.reduce_path import ReducePath, read_said, reduce_path
 from tasks.screen_sizes import Sizes
 
 FIXTURES = Path(__file__).parent / "fixtures" / "nccl"
@@ -39,12 +47,18 @@ CUSTOM = path("server_args=ServerArgs(tp_size=2, disable_custom_all_reduce=False
 BY_NCCL = path("server_args=ServerArgs(tp_size=2, disable_custom_all_reduce=True)")
 
 
-def judged(asked, here=BLIND, reference=BLIND, through=BY_NCCL, tp=2):
-    return judge_variables(asked, here, reference, through, SIZES, tp)
+def judged(
+    asked: dict[str, str],
+    here: Evidence = BLIND,
+    reference: Evidence = BLIND,
+    through: ReducePath = BY_NCCL,
+    tp: int = 2,
+) -> tuple[VariableEffect, ...]:
+    return judge_variables(asked, here, reference, Decode(through, SIZES, tp))
 
 
-def one(*args, **more):
-    (found,) = judged(*args, **more)
+def one(asked: dict[str, str], *args: Any, **more: Any) -> VariableEffect:
+    (found,) = judged(asked, *args, **more)
     return found
 
 

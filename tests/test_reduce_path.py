@@ -59,10 +59,8 @@ def test_the_engines_own_kernel_and_its_limit(version, env, kind, limit):
 @pytest.mark.parametrize(
     "line",
     [
-        "Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs. "
-        "To silence this warning, specify disable_custom_all_reduce=True explicitly.",
-        "CustomAllReduceV2 is disabled because your platform lacks GPU P2P capability or P2P test "
-        "failed. To silence this warning, specify disable_custom_all_reduce=True explicitly.",
+        "Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs. To silence this warning, specify disable_custom_all_reduce=True explicitly.",
+        "CustomAllReduceV2 is disabled because your platform lacks GPU P2P capability or P2P test failed. To silence this warning, specify disable_custom_all_reduce=True explicitly.",
         "CustomAllreduce is disabled due to an unsupported world size: 5.",
         "Setup Custom allreduce failed with out of handles. To silence this warning, specify",
     ],

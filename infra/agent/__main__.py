@@ -49,6 +49,7 @@ COMMANDS = {
     "http": Command(
         "web", "http_call", _keys("port method path"), _keys("body timeout_s headers_path")
     ),
+    "given": Command("given", "given", _keys("dir names")),
     "port": Command("ports", "ports", takes=_keys("ports pick")),
     "file": Command(
         "files",

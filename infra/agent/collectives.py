@@ -153,7 +153,7 @@ class World:
             except OSError as fault:
                 raise Broken("ended", f"a process is gone: {fault}") from fault
         told = self._hear(ROUND_S)
-        return [max(times) for times in zip(*(one["seconds"] for one in told))]
+        return [max(one["seconds"][i] for one in told) for i in range(len(self.repeats))]
 
     def _hear(self, within_s: float) -> list[dict[str, Any]]:
         """One answer of every rank."""
