@@ -26,6 +26,8 @@ class Screening(Value):
     starts: Literal["every", "none"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "every"
     """Levels under which the engine is started once to prove what they change: every, none, or
     a list of names."""
+    where_it_matters: bool = False
+    """Leave a level out also in single arms, in which nothing that it sets can matter."""
     within_hours: Annotated[Number, Field(gt=0)] = 24.0
     """An earlier screen of the same question on the same host counts for so long."""
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from configs.plan import hash_of
 from configs.screening import without_levels
 from flows.question import pose
 from flows.screen import screen_key, screen_name
-from tasks.screen import Screen, choose, kept_words
+from tasks.screen import Screen, choose, effect_words, kept_words
 from tasks.screen_kept import read_screen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
+    from configs.plan import Plan
+    from configs.screening import Screening
     from flows.question import Question
     from infra.store import Store
 
@@ -58,19 +61,48 @@ def screened(
         )
         return question._replace(warnings=(*question.warnings, said))
     screen = known or (make() if make else None)
-    return question if screen is None else without_dropped(question, screen, asked.keep, host)
+    return question if screen is None else without_dropped(question, screen, asked, host)
 
 
 def without_dropped(
-    question: Question, screen: Screen, keep: int, host: str | None = None
+    question: Question, screen: Screen, asked: Screening, host: str | None = None
 ) -> Question:
-    """The question without the levels that a screen drops, and with its words among the warnings."""
-    kept, dropped = choose(screen.levels, screen.reference, keep, timed_by=screen.timed_by)
-    screen = screen.model_copy(update={"kept": kept, "dropped": dropped, "keep": keep})
+    """The question without what a screen drops, and with its words among the warnings."""
+    kept, dropped = choose(screen.levels, screen.reference, asked.keep, timed_by=screen.timed_by)
+    screen = screen.model_copy(update={"kept": kept, "dropped": dropped, "keep": asked.keep})
     sweep = without_levels(question.sweep, screen.factor, dropped)
     reduced = pose(sweep, host) if dropped else question
-    words = (*kept_words(screen), *finding_words(screen))
+    words = kept_words(screen)
+    if asked.where_it_matters:
+        useless = useless_pairs(screen)
+        reduced = reduced._replace(plan=_without_pairs(reduced.plan, screen.factor, useless))
+        words += tuple(
+            f"{screen.factor}={level} is left out in {arm}: {why}"
+            for (arm, level), why in useless.items()
+        )
+    else:
+        words += finding_words(screen)
     return reduced._replace(screen=screen, warnings=(*reduced.warnings, *words))
+
+
+def useless_pairs(screen: Screen) -> dict[tuple[str, str], str]:
+    """Arm and level that stays, where nothing that the level sets can matter -> why."""
+    return {
+        (arm, one.level): effect_words(one.effects[arm])
+        for one in screen.levels
+        if one.level in screen.kept and one.level != screen.reference
+        for arm in one.useless_in()
+    }
+
+
+def _without_pairs(plan: Plan, factor: str, useless: Collection[tuple[str, str]]) -> Plan:
+    """A plan without these trials; another plan than the whole one, by its digest."""
+    trials = [trial for trial in plan.trials if (trial.arm, trial.levels[factor]) not in useless]
+    if len(trials) == len(plan.trials):
+        return plan
+    renumbered = tuple(t.model_copy(update={"order": n}) for n, t in enumerate(trials))
+    digest = hash_of([plan.digest, sorted(useless)])
+    return plan.model_copy(update={"trials": renumbered, "digest": digest})
 
 
 def finding_words(screen: Screen) -> tuple[str, ...]:
