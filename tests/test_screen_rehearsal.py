@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from configs.screening import Screening
-from configs.sweep import Level
+from configs.sweep import Arm, Level
 from flows.conduct import Conductor, Hands
 from flows.question import pose
 from flows.runs import open_run
 from flows.screen_run import make_screen, screened_first
+from flows.screened import screened
 from flows.stages import PlainRunner
 from infra.connect import connect
 from tests import sweeping
+
+if TYPE_CHECKING:
+    from tasks.screen import Screen
 
 LEVELS = {
     "default": Level(),
@@ -61,7 +66,7 @@ def screen(ground, question, hands):
     return make_screen(question, question.sweep.screen, ground.runs, hands)
 
 
-def effect(screen, level):
+def effect(screen: Screen, level: str) -> tuple[str, str]:
     (found,) = screen.level(level).effects["base"]
     return found.effect, found.reason
 
@@ -119,10 +124,27 @@ def test_the_run_folder_holds_values_page_and_the_starts(screen, ground):
     assert ground.empty()
 
 
+def test_plan_says_what_the_screen_leaves_out_and_touches_nothing(screen, ground, question):
+    host = str(ground.host_file())
+    left = screened(question, ground.runs, host=host)
+    assert list(left.sweep.factors["nccl"]) == ["default", "ll"]
+    older = question._replace(
+        sweep=question.sweep.model_copy(update={"arms": {**question.sweep.arms, "b": Arm()}})
+    )
+    assert "would be screened first" in screened(older, ground.runs, host=host).warnings[-1]
+
+
+def test_a_sweep_that_does_not_ask_for_it_loses_nothing(screen, ground, question):
+    asked = question._replace(sweep=question.sweep.model_copy(update={"screen": None}))
+    left = screened(asked, ground.runs)
+    assert left.plan == asked.plan
+    assert left.screen == screen
+
+
 def test_run_uses_the_latest_screen_that_fits_and_says_what_is_left_out(
     screen, ground, question, hands
 ):
-    left = screened_first(question, ground.runs, hands)
+    left = screened_first(question, ground.runs, hands, host=str(ground.host_file()))
     assert len(ground.runs.runs("screened.screen")) == 1
     assert list(left.sweep.factors["nccl"]) == ["default", "ll"]
     assert [trial.levels["nccl"] for trial in left.plan.trials].count("ll") == 1
