@@ -56,6 +56,7 @@ class Screen:
             for _ in range(self.plan.rounds):
                 worlds = [world for world in worlds if self._measured(world)]
                 worlds = worlds[1:] + worlds[:1]
+                self._tell()
         finally:
             for world in worlds:
                 self._keep(world)
@@ -87,10 +88,13 @@ class Screen:
             return False
         self.levels[world.name]["passes"][-1].append([round(one * 1e6, 3) for one in times])
         self.done += 1
+        return True
+
+    def _tell(self) -> None:
+        """Shows the progress, once a round: each change wakes a poll on the measured host."""
         total = self.plan.passes * self.plan.rounds * len(self.plan.levels)
         path = os.path.join(self.job.where, "progress.json")
         folders.write_json(path, {"done": self.done, "of": total}, durable=False)
-        return True
 
     def _failed(self, name: str, fault: Broken, world: Optional[World]) -> None:
         self.levels[name].update(error=fault.error, message=fault.message)
