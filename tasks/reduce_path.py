@@ -61,7 +61,7 @@ _FAILED: Final = re.compile(r"Setup Custom allreduce failed with (.{0,200})")
 _INITIALISED: Final = re.compile(r"Custom allreduce v2 initialized successfully")
 _REGISTERED: Final = re.compile(r"Registering (\d{1,7}) cuda graph addresses")
 _NO_FUSION: Final = re.compile(r"flashinfer\.comm is not available")
-_ARGS: Final = re.compile(r"server_args=ServerArgs\((.*)\)\s*$")
+_ARGS: Final = re.compile(r"server_args=ServerArgs\((.*)\)$")
 _SETTING: Final = re.compile(
     r"(?:^|, )(\w{1,80})=('[^']{0,500}'|\"[^\"]{0,500}\"|[^,()\[\]{}]{0,80})"
 )

@@ -30,7 +30,7 @@ PREFIX: Final = "nccl."
 PASSES: Final = 2
 ROUNDS: Final = 8
 SIZE_S: Final = 0.02
-LEVEL_S: Final = 180.0
+LEVEL_S: Final = 120.0
 _AT_ONCE: Final = 16  # processes that live side by side, each with a context on its GPU
 _MOST_FILES: Final = 64
 _MOST_BYTES: Final = 2 << 20
@@ -91,7 +91,7 @@ def time_levels(site: Site, factor: str, sizes: Sizes, tp: int) -> dict[str, Any
             "collectives",
             request,
             python=site.python,
-            timeout_s=PASSES * len(levels) * (LEVEL_S + 60.0),
+            timeout_s=PASSES * (len(levels) * 60.0 + LEVEL_S) + 60.0,
             holder=site.holder,
         )
     except AgentBroken as error:

@@ -49,6 +49,12 @@ def made_screen(sweep: Sweep, asked: Screening, found: Found) -> Screen:
     factor = asked.factor
     reference = next(iter(sweep.factors[factor]))
     timed_by, note = timed_how(found.result)
+    broken = next(one.error for one in found.levels if one.level == reference)
+    if broken is not None:
+        # What stops the reference is no level's fault.
+        timed_by, note = "nothing", f"{reference} itself could not be timed: {broken}"
+        bare = {"error": None, "times": ()}
+        found = found._replace(levels=tuple(o.model_copy(update=bare) for o in found.levels))
     paths = {arm: arm_path(sweep, arm, reference, found) for arm in sweep.arms}
     levels = tuple(_judged(one, reference, sweep, paths, found) for one in found.levels)
     if timed_by == "nccl":

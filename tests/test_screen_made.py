@@ -199,3 +199,13 @@ def test_with_gloo_nothing_is_ranked(sweep, found):
     assert screen.timed_by == "gloo"
     assert "simple" in screen.kept
     assert "gloo ranks no NCCL setting" in screen.notes[0]
+
+
+def test_what_stops_the_reference_drops_no_level(sweep, found):
+    broken = tuple(
+        one.model_copy(update={"times": (), "error": "capture failed"}) for one in found.levels
+    )
+    screen = made_screen(sweep, sweep.screen, found._replace(levels=broken))
+    assert screen.timed_by == "nothing"
+    assert screen.timed_note == "default itself could not be timed: capture failed"
+    assert set(screen.dropped) == {"one-connection", "ib-hca"}

@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     size_s: float
     """Time that one size of one round should take."""
     level_s: float
-    """For a setting to get ready."""
+    """For the settings that are started together to get ready."""
     unset: list[str]
     """Variables that the processes do not inherit from this one."""
 
@@ -83,6 +83,7 @@ class World:
     def __init__(self, job: Job, plan: Plan, level: dict[str, Any], turn: int) -> None:
         self.name = level["name"]
         self.repeats = [1] * len(plan.elements)
+        self.ready_by = time.monotonic() + plan.level_s
         self._job = job
         self._plan = plan
         self._where = os.path.join(job.where, f"{turn}-{plan.levels.index(level)}")
@@ -134,7 +135,7 @@ class World:
 
     def ready(self) -> dict[str, Any]:
         """What rank 0 is, once all are ready."""
-        return self._hear(self._plan.level_s)[0]
+        return self._hear(self.ready_by - time.monotonic())[0]
 
     def round(self) -> list[float]:
         """One measurement of every size: seconds a call, those of the slowest rank."""
@@ -168,8 +169,8 @@ class World:
                         raise Broken(answers[fd]["error"], answers[fd]["message"])
             if lease.expired(self._job.folder):
                 raise Refusal("lease_expired", "nobody renewed the trial's lease")
-            if time.monotonic() > until:
-                raise Broken("timeout", f"no answer within {within_s:g} s")
+            if len(answers) < len(self._answers) and time.monotonic() > until:
+                raise Broken("timeout", f"no answer within {max(0.0, within_s):.0f} s")
         return [answers[fd] for fd in self._answers]
 
     def debug(self) -> list[dict[str, Any]]:
