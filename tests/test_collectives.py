@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from configs.sweep import Level
 from infra.agent import lease
+from tasks.screen import Screen
+from tests import sweeping
 from tests.agent_host import AgentHost, until
 from tests.torch_python import WHY_NOT, torch_python
 
@@ -136,6 +139,44 @@ def test_a_lease_that_runs_out_ends_all_of_it(trial, python):
     lease.renew(str(trial.path), 0.0)
     assert result(trial)["error"] == "lease_expired"
     assert not _ranks(trial)
+
+
+@pytest.mark.slow
+def test_a_whole_screen_is_timed_where_the_engines_python_has_torch(tmp_path, python):
+    """From the command to screen.json; gloo takes none of NCCL's variables, so nothing is ranked."""
+    with sweeping.ground(tmp_path) as ground:
+        wrapper = Path(ground.ready.home) / "venv" / "bin" / "python-torch"
+        wrapper.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+        wrapper.chmod(0o755)
+        ground.host_file(python="venv/bin/python-torch")
+        asked = sweeping.sweep("timed", patches="")
+        flags = {**asked.engine.flags, "tp-size": 2}
+        levels = {"default": Level(), "ll": Level(env={"NCCL_PROTO": "LL"})}
+        path = ground.sweep_file(
+            asked.model_copy(
+                update={
+                    "engine": asked.engine.model_copy(update={"flags": flags}),
+                    "factors": {"nccl": levels},
+                }
+            )
+        )
+        with ground.command("screen", str(path), "--no-start") as command:
+            assert command.ended(150) == 0, command.text
+        (run,) = ground.runs.runs("timed.screen")
+        screen = Screen.model_validate_json((run.path / "screen.json").read_bytes())
+        assert (screen.timed_by, screen.tp) == ("gloo", 2)
+        # Two users; one, two or four tokens are looked at for each.
+        assert screen.sizes.rows == (2, 4, 8)
+        for level in screen.levels:
+            assert level.error is None
+            assert [time.rounds for time in level.times] == [16, 16, 16]
+            for time in level.times:
+                assert time.low_us is not None
+                assert time.high_us is not None
+                assert 0 < time.low_us <= time.median_us <= time.high_us
+        assert (run.path / "screen.png").read_bytes().startswith(b"\x89PNG")
+        assert "gloo ranks no NCCL setting" in command.text
+        assert ground.empty()
 
 
 def _measuring(trial) -> None:
