@@ -26,6 +26,7 @@ def screen_text(screen: Screen) -> RenderableType:
     for arm, path in screen.paths.items():
         used = " and ".join(WORDS[kind] for kind in path.kinds(screen.sizes.bytes))
         sure = "proven" if path.proven else "told from its flags"
+        sure += "" if path.sure else " alone, so not certain"
         parts.append(Text(f"{arm}: decode reduces through {used} ({sure})"))
     parts += [
         Text(f"{finding.name}: {finding.where}: {finding.evidence}", style="yellow")

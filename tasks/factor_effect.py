@@ -111,13 +111,15 @@ def _nccl(
     path, sizes = decode.path, decode.sizes
     if decode.tp == 1:
         return "cannot_matter", "one GPU: nothing is sent"
-    kinds = path.kinds(sizes.bytes)
-    if not BY_NCCL.intersection(kinds):
-        return "cannot_matter", _other_path(path, sizes)
     log = here.log
     scoped = _out_of_scope(variable, log, reference.log)
     if scoped is not None:
         return "cannot_matter", scoped
+    if not BY_NCCL.intersection(path.kinds(sizes.bytes)):
+        other = _other_path(path, sizes)
+        if path.sure:
+            return "cannot_matter", other
+        return "not_seen", f"by the flags alone {other}; a start would tell whether they do"
     if log is None:
         return "not_seen", "NCCL wrote nothing under this level"
     if variable in log.ignored:

@@ -98,7 +98,10 @@ class ReducePath(Value):
     steps: tuple[Step, ...]
     """The first one whose limit is not exceeded; the last has none."""
     proven: bool
-    """From a start of this very arm; else told from its flags alone."""
+    """From a start of this very arm; else told from its flags."""
+    sure: bool = True
+    """Whether it is known that the machine can do it: from a start with custom all-reduce on, or
+    because the flags leave NCCL alone."""
 
     def at(self, size_bytes: int) -> Step:
         """The path of a message."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from tasks.screen_sizes import Sizes
 
 
+_OFF = "disable_custom_all_reduce"
+
+
 class Found(NamedTuple):
     """What was seen on the host."""
 
@@ -111,12 +114,13 @@ def arm_path(sweep: Sweep, arm: str, reference: str, found: Found) -> ReducePath
     flags = arm_flags(sweep, arm, reference_levels(sweep))
     asked = {setting_name(flag): str(value) for flag, value in flags.items()}
     proven = bool(said.settings) and arm == sweep.baseline
+    tried = bool(said.settings) and said.settings.get(_OFF) != "True"
     if not proven:
         base = arm_flags(sweep, sweep.baseline, reference_levels(sweep))
         gone = {setting_name(flag) for flag in base} - asked.keys()
         settings = {k: v for k, v in said.settings.items() if k not in gone}
         said = said._replace(settings={**settings, **asked})
-    return reduce_path(
+    path = reduce_path(
         said,
         {**found.host_env, **arm_env(sweep, arm, reference_levels(sweep))},
         version=found.versions.get("sglang"),
@@ -124,6 +128,8 @@ def arm_path(sweep: Sweep, arm: str, reference: str, found: Found) -> ReducePath
         row_bytes=found.sizes.row_bytes,
         proven=proven,
     )
+    by_flags = {"nccl", "none"}.issuperset(path.kinds(found.sizes.bytes))
+    return path.model_copy(update={"sure": tried or by_flags})
 
 
 def _judged(

@@ -132,6 +132,7 @@ def _paths(screen: Screen) -> str:
     lines = []
     for arm, path in screen.paths.items():
         sure = "proven by its start" if path.proven else "told from its flags"
+        sure += "" if path.sure else " alone, so not certain"
         steps = "; ".join(
             f"{WORDS[step.kind]}"
             + (f" up to {size_words(step.up_to_bytes)}" if step.up_to_bytes is not None else "")
@@ -183,6 +184,6 @@ def _start(one: LevelScreen) -> list[str]:
 
 def _findings(screen: Screen) -> str:
     return "\n".join(
-        f"- **{f.name}** {inline(f.where)}: {inline(f.evidence)}. {inline(f.advice)}."
+        f"- **{f.name}** {inline(f.where)}: {inline(f.evidence)}; {inline(f.advice)}."
         for f in screen.findings
     )

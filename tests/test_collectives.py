@@ -61,7 +61,7 @@ def start(trial, python, **changed: Any) -> None:
     )
 
 
-def result(trial, within_s: float = 120.0) -> Any:
+def result(trial, within_s: float = 200.0) -> Any:
     return until(lambda: trial.wait(None, job="s", timeout_s=0.2)["job"]["result"], within_s)
 
 
@@ -84,6 +84,7 @@ def test_a_wrong_request_is_refused_by_name(trial, wrong):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_every_setting_is_timed_in_turn_at_every_size(trial, python):
     start(trial, python, passes=2)
     said = result(trial)
@@ -99,6 +100,7 @@ def test_every_setting_is_timed_in_turn_at_every_size(trial, python):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_setting_that_fails_is_a_result_and_the_others_go_on(trial, python):
     # gloo refuses an interface that is not there, as NCCL refuses an algorithm that it lacks.
     broken = {"name": "broken", "env": {"GLOO_SOCKET_IFNAME": "no-such-interface"}}
@@ -111,6 +113,7 @@ def test_a_setting_that_fails_is_a_result_and_the_others_go_on(trial, python):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_larger_messages_take_longer(trial, python):
     start(trial, python, elements=[64, 4_000_000], levels=ASKED["levels"][:1], rounds=5)
     rounds = result(trial)["levels"]["default"]["passes"][0]
@@ -119,6 +122,7 @@ def test_larger_messages_take_longer(trial, python):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_rank_that_dies_ends_its_setting_alone(trial, python):
     start(trial, python, rounds=300)
     _measuring(trial)
@@ -133,6 +137,7 @@ def test_a_rank_that_dies_ends_its_setting_alone(trial, python):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_lease_that_runs_out_ends_all_of_it(trial, python):
     start(trial, python, rounds=20_000, levels=ASKED["levels"][:1])
     _measuring(trial)
@@ -142,6 +147,7 @@ def test_a_lease_that_runs_out_ends_all_of_it(trial, python):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_whole_screen_is_timed_where_the_engines_python_has_torch(tmp_path, python):
     """From the command to screen.json; gloo takes none of NCCL's variables, so nothing is ranked."""
     with sweeping.ground(tmp_path) as ground:
@@ -161,7 +167,7 @@ def test_a_whole_screen_is_timed_where_the_engines_python_has_torch(tmp_path, py
             )
         )
         with ground.command("screen", str(path), "--no-start") as command:
-            assert command.ended(150) == 0, command.text
+            assert command.ended(300) == 0, command.text
         (run,) = ground.runs.runs("timed.screen")
         screen = Screen.model_validate_json((run.path / "screen.json").read_bytes())
         assert (screen.timed_by, screen.tp) == ("gloo", 2)
@@ -176,13 +182,15 @@ def test_a_whole_screen_is_timed_where_the_engines_python_has_torch(tmp_path, py
                 assert 0 < time.low_us <= time.median_us <= time.high_us
         assert (run.path / "screen.png").read_bytes().startswith(b"\x89PNG")
         assert "gloo ranks no NCCL setting" in command.text
+        # Nobody saw a start: whether NCCL carries decode here is not known.
+        assert screen.kept == ("default", "ll")
         assert ground.empty()
 
 
 def _measuring(trial) -> None:
     """Waits until a few rounds are done."""
     progress = trial.path / "jobs" / "s" / "progress.json"
-    until(lambda: progress.exists() and json.loads(progress.read_text())["done"] > 2, 60)
+    until(lambda: progress.exists() and json.loads(progress.read_text())["done"] > 2, 170)
 
 
 def _ranks(trial) -> list[int]:

@@ -118,8 +118,7 @@ def screen(sweep, found):
 def test_the_overwritten_and_the_useless_variable_are_named_before_launch(screen):
     named = {finding.where: finding.evidence for finding in screen.findings}
     assert "the engine's own processes have 8" in named["nccl=one-connection"]
-    ib = next(words for where, words in named.items() if where.startswith("nccl=ib-hca in nccl"))
-    assert "InfiniBand, and all links are P2P/IPC" in ib
+    assert "InfiniBand, and all links are P2P/IPC" in named["nccl=ib-hca"]
     assert {"one-connection", "ib-hca"} <= set(screen.dropped)
 
 
@@ -209,3 +208,26 @@ def test_what_stops_the_reference_drops_no_level(sweep, found):
     assert screen.timed_by == "nothing"
     assert screen.timed_note == "default itself could not be timed: capture failed"
     assert set(screen.dropped) == {"one-connection", "ib-hca"}
+
+
+def test_without_a_start_nothing_is_called_useless_that_rests_on_the_machine(sweep, found):
+    """On a PCIe box custom all-reduce switches itself off: only a start tells."""
+    screen = made_screen(sweep, sweep.screen, found._replace(starts={}))
+    path = screen.paths["custom"]
+    assert (path.proven, path.sure) == (False, False)
+    assert screen.paths["nccl"].sure
+    (ll,) = screen.level("ll").effects["custom"]
+    assert ll.effect == "not_seen"
+    assert "a start would tell" in ll.reason
+    assert screen.level("ll").useless_in() == ()
+    assert set(screen.dropped) >= {"one-connection", "ib-hca"}
+    assert "told from its flags alone, so not certain" in screen_page(screen, figure=False)
+
+
+def test_a_baseline_without_custom_all_reduce_says_nothing_of_one_with_it(sweep, found):
+    proof, _ = found.starts["one-connection"]
+    lines = ["server_args=ServerArgs(tp_size=2, disable_custom_all_reduce=True)"]
+    turned = sweep.model_copy(update={"baseline": "nccl"})
+    screen = made_screen(turned, sweep.screen, found._replace(starts={"default": (proof, lines)}))
+    assert (screen.paths["nccl"].proven, screen.paths["nccl"].sure) == (True, True)
+    assert not screen.paths["custom"].sure
