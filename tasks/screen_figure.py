@@ -64,7 +64,7 @@ def screen_figure(screen: Screen, look: Look = LIGHT) -> bytes | None:
     if screen.rehearsal:
         note = f"REHEARSAL: no claim about any GPU. {note}"
     title = f"All-reduce under the levels of {screen.factor}, at the sizes of decode"
-    finish(figure, title, note, look, alarm=screen.rehearsal, right=0.8)
+    finish(figure, title, note, look, alarm=screen.rehearsal, right=0.76)
     return png(figure)
 
 

@@ -86,17 +86,17 @@ def test_a_wrong_request_is_refused_by_name(trial, wrong):
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_every_setting_is_timed_in_turn_at_every_size(trial, python):
-    start(trial, python, passes=2)
+    start(trial, python, elements=[64, 4_000_000])
     said = result(trial)
     assert said["ok"], said
     assert (said["available"], said["backend"], said["graphs"]) == (True, "gloo", False)
     assert said["torch"].startswith("2.")
     for level in said["levels"].values():
         assert level["error"] is None, level
-        assert [len(rounds) for rounds in level["passes"]] == [4, 4]
-        for times in (times for rounds in level["passes"] for times in rounds):
-            assert len(times) == 2
-            assert all(0 < time < 1e6 for time in times)
+        (rounds,) = level["passes"]
+        assert len(rounds) == 4
+        small, large = (statistics.median(times) for times in zip(*rounds, strict=True))
+        assert 0 < 5 * small < large < 1e7
 
 
 @pytest.mark.slow
@@ -110,15 +110,6 @@ def test_a_setting_that_fails_is_a_result_and_the_others_go_on(trial, python):
     assert "no-such-interface" in said["levels"]["broken"]["message"]
     assert said["levels"]["broken"]["passes"] == []
     assert len(said["levels"]["default"]["passes"][0]) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_larger_messages_take_longer(trial, python):
-    start(trial, python, elements=[64, 4_000_000], levels=ASKED["levels"][:1], rounds=5)
-    rounds = result(trial)["levels"]["default"]["passes"][0]
-    small, large = (statistics.median(times) for times in zip(*rounds, strict=True))
-    assert large > 5 * small
 
 
 @pytest.mark.slow
