@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.flags import whole_flag
 from configs.layers import arm_flags, reference_levels
-from configs.plan import Trial, hash_of
+from configs.plan import Trial
 from flows.run_trial import Orders, run_trial
+from flows.screen_key import screen_key, screen_name
 from flows.sites import leave, site_of
 from tasks.launch import read_secrets
 from tasks.prepare import claim, clean_gpus, survey
@@ -40,44 +41,12 @@ if TYPE_CHECKING:
     from tasks.screen_sizes import Sizes
     from tasks.venue import Site
 
-_SUFFIX = ".screen"
-
 
 class _Timed(NamedTuple):
     sizes: Sizes
     tp: int
     result: dict[str, Any]
     levels: tuple[LevelScreen, ...]
-
-
-def screen_name(sweep: str) -> str:
-    """What a sweep's screens are called among the run folders."""
-    return f"{sweep}{_SUFFIX}"
-
-
-def screen_key(question: Question, factor: str) -> str:
-    """Hash of what a screen depends on: its host, engine, arms, levels and sizes.
-
-    Not on how many levels are to stay, nor on how many starts there were: that is asked of the
-    screen that was made.
-    """
-    sweep = question.sweep
-    return hash_of(
-        {
-            "hosts": {
-                name: [host.host_class, host.python, host.env, host.gpus]
-                for name, host in question.hosts.items()
-            },
-            "engine": sweep.engine.model_dump(mode="json"),
-            "arms": {name: arm.model_dump(mode="json") for name, arm in sweep.arms.items()},
-            "baseline": sweep.baseline,
-            "levels": {
-                name: level.model_dump(mode="json") for name, level in sweep.factors[factor].items()
-            },
-            "users": sorted({c for probe in sweep.probes.values() for c in probe.concurrency}),
-            "factor": factor,
-        }
-    )
 
 
 def screening_question(question: Question, asked: Screening) -> Question:
