@@ -12,6 +12,7 @@ from configs.plan import Trial
 from flows.run_trial import Orders, run_trial
 from flows.screen_key import screen_key, screen_name
 from flows.sites import leave, site_of
+from flows.skips import of_the_setting
 from tasks.launch import read_secrets
 from tasks.prepare import claim, clean_gpus, survey
 from tasks.screen import LevelScreen, Screen, StartProof
@@ -19,15 +20,14 @@ from tasks.screen_host import (
     debug_env,
     level_env,
     look_inside,
+    sizes_on_host,
     start_lines,
     start_log,
-    target_config,
     time_levels,
     timed_logs,
 )
 from tasks.screen_kept import keep_screen
 from tasks.screen_made import Found, made_screen
-from tasks.screen_sizes import decode_sizes
 from tasks.screen_times import size_times
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class Screener:
         """Everything, in order; the host is let go of whatever happens.
 
         Raises:
-            StageFailedError: The host is held, or others compute on its GPUs.
-            SizesUnknownError: The target's config.json does not tell its width.
+            StageFailedError: The host is held, others compute on its GPUs, or the target's
+                config.json does not tell its width.
         """
         agent = self._hands.connect(self._host)
         try:
@@ -137,7 +137,7 @@ class Screener:
 
     def _timed(self, site: Site) -> _Timed:
         sweep, factor = self._question.sweep, self._asked.factor
-        sizes = decode_sizes(sweep, target_config(site))
+        sizes = sizes_on_host(site)
         flags = arm_flags(sweep, sweep.baseline, reference_levels(sweep))
         tp = whole_flag(flags, "tp-size") or 1
         if tp > 1:
@@ -195,6 +195,7 @@ class Screener:
             trial=keep.path.name,
             status="failed" if failure else "started",
             failure_class=failure.failure_class if failure else None,
+            of_the_setting=failure is None or of_the_setting(failure),
             message=words[0] if failure else None,
             nccl=log,
             seen=seen,
