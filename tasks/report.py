@@ -8,6 +8,7 @@ from tasks.comparison import setting_label
 from tasks.decision import REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
+from tasks.report_factors import effects_section
 from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
     acceptance_table,
@@ -68,6 +69,7 @@ def render_report(
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
+        ("What the levels do", effects_section(comparison)),
         ("Copies", _copies(comparison)),
         ("Absolute figures", _standings(comparison)),
         ("Traffic and answers", outputs_section(ordered)),
