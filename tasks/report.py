@@ -17,6 +17,7 @@ from tasks.report_tables import (
     standing_table,
     verdict_table,
 )
+from tasks.report_topology import topology_section
 from tasks.report_trials import (
     failures_section,
     findings_section,
@@ -76,6 +77,7 @@ def render_report(
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),
         ("Left out", left_out_section(comparison)),
+        ("How the GPUs hang together", topology_section(ordered)),
         ("How to reproduce", reproduce_section(ordered)),
         ("How the verdicts were reached", _method(comparison)),
     ]
