@@ -17,11 +17,11 @@ from flows.runs import read_records
 from flows.skips import Skip, reconcile, why_skip
 from infra.errors import WorldError
 from infra.masking import Mask
-from infra.store import TrialFolder, write_value
+from infra.store import TrialFolder, write_json, write_value
 from infra.tracking import TrackingDown
 from tasks.check_table import PASSING
 from tasks.launch import read_secrets
-from tasks.prepare import claim, survey
+from tasks.prepare import claim, facts_to_keep, survey
 from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
 from tasks.reporting import compare_sweep, write_report
@@ -194,7 +194,8 @@ class Conductor:
         self._held.append(agent)
         agent.make_folder(site.folder)
         name = f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
-        found, _raw = survey(site, name, topology=True)
+        found, raw = survey(site, name, topology=True)
+        write_json(site.keep.path / f"{host.name}.json", facts_to_keep(raw, site.mask))
         texts = texts_of(question.sweep, question.sets, fetch_template(site))
         if has_secrets(question.sweep, host):
             for marker in [site.marker, *self._cut_off]:

@@ -213,6 +213,8 @@ def verdict_text(
         parts += [_verdicts(key, [row for row in rows if _table_of(row) == key]), Text("")]
     if not leading_cells(comparison) and comparison.problem:
         parts.append(Text(comparison.problem, style="yellow"))
+    for found in comparison.findings:
+        parts += _wrapped(f"{found.name}: {found.where}: {found.evidence}", style="yellow")
     parts.append(Text(sentence, style="bold"))
     return Group(*parts)
 
