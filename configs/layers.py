@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.cells import cells, first_levels, is_restricted
 from configs.flags import canonical, flag_value
 from configs.speculation import drafter_of, speculation_flags
 
@@ -56,11 +57,25 @@ def places(sweep: Sweep) -> Iterator[Place]:
 
 def reference_levels(sweep: Sweep) -> dict[str, str]:
     """Each factor's first level."""
-    return {factor: next(iter(levels)) for factor, levels in sweep.factors.items() if levels}
+    return first_levels(sweep)
+
+
+def arms_under(sweep: Sweep, levels: Mapping[str, str]) -> list[str]:
+    """The arms that are run at these levels."""
+    if not is_restricted(sweep):
+        return list(sweep.arms)
+    return [cell.arm for cell in cells(sweep) if cell.levels == levels]
 
 
 def single_changes(sweep: Sweep) -> Iterator[dict[str, str]]:
-    """The reference levels, then every change of one factor's level alone."""
+    """The reference levels, then every change of one factor's level alone.
+
+    Where not everything is crossed: every combination of levels that is run, since a change of one
+    level alone need not be among them.
+    """
+    if is_restricted(sweep):
+        yield from {cell.key[1:]: cell.levels for cell in cells(sweep)}.values()
+        return
     first = reference_levels(sweep)
     yield first
     for factor, levels in sweep.factors.items():
@@ -79,6 +94,18 @@ def place_of(sweep: Sweep, arm: str, levels: Mapping[str, str], flag: str) -> st
         if given is not None and flag_value(flags, flag) is not None:
             found = f"{where}.flags.{given}"
     return found
+
+
+def env_place_of(
+    sweep: Sweep, arm: str, levels: Mapping[str, str], name: str
+) -> tuple[str, str | None]:
+    """The path of what sets a variable for an arm under these levels, and its value if it is set."""
+    layers = [("engine", sweep.engine.env), (f"arms.{arm}", sweep.arms[arm].env)]
+    layers += [(f"factors.{f}.{level}", sweep.factors[f][level].env) for f, level in levels.items()]
+    for where, env in reversed(layers):
+        if name in env:
+            return f"{where}.env.{name}", env[name]
+    return f"engine.env.{name}", None
 
 
 def model_paths(sweep: Sweep) -> dict[str, str]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from configs.cautions import warnings
+from configs.cells import cell_problems, cells, crossing_size, is_restricted
 from configs.fairness import LIMIT, LIMIT_WHEN_SPECULATING, unfairness
 from configs.flags import canonical, flag_problems, flag_value, whole_flag
 from configs.host import Ssh
 from configs.layers import (
     arm_flags,
+    arms_under,
     levels_of,
     model_paths,
     place_of,
     places,
     single_changes,
 )
+from configs.nccl import value_problem
 from configs.problems import Said
 from configs.secret_names import looks_secret, secret_reason
 from configs.speculation import Off
@@ -39,9 +41,13 @@ _OURS: Final = {"SPT_NOENV", "PYTHONUNBUFFERED"}
 
 def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
     """Everything that makes a sweep senseless or unfair; empty when it may run."""
+    names = list(_names(sweep))
+    lost = [] if names else cell_problems(sweep)
+    limited = is_restricted(sweep) and not names and not lost
     found = [
-        *_names(sweep),
-        *_trial_ids(sweep),
+        *names,
+        *lost,
+        *_trial_ids(sweep, len(cells(sweep)) if limited else crossing_size(sweep)),
         *_flags(sweep),
         *_environments(sweep),
         *_paths(sweep),
@@ -95,9 +101,8 @@ def _names(sweep: Sweep) -> Iterator[Said]:
                 yield Said(seen, f"{name} stands twice: name it once")
 
 
-def _trial_ids(sweep: Sweep) -> Iterator[Said]:
+def _trial_ids(sweep: Sweep, settings: int) -> Iterator[Said]:
     """A trial is called b01-<arm>-<level>...; two must not have one name, nor a too long one."""
-    settings = math.prod([len(sweep.arms), *(len(levels) for levels in sweep.factors.values())])
     if settings * sweep.blocks > _MOST_TRIALS:
         yield Said(
             "factors",
@@ -148,6 +153,8 @@ def _environments(sweep: Sweep) -> Iterator[Said]:
             reason = secret_reason(name, value)
             if reason is None and name in _OURS:
                 reason = "is set by us, to find the engine's processes again: leave it out"
+            if reason is None:
+                reason = value_problem(name, value)
             if reason is not None:
                 yield Said(f"{place.where}.env.{name}", reason)
 
@@ -186,7 +193,7 @@ def _contexts(sweep: Sweep) -> Iterator[Said]:
     """Prompts that do not fit into the context that the server is started with."""
     said: dict[Said, None] = {}
     for levels in single_changes(sweep):
-        for arm in sweep.arms:
+        for arm in arms_under(sweep, levels):
             limit = whole_flag(arm_flags(sweep, arm, levels), "context-length")
             for name, probe in sweep.probes.items():
                 prompt, answer = probe.prompt_tokens, probe.sampling.max_new_tokens
@@ -205,7 +212,8 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
     most = max(max(probe.concurrency) for probe in sweep.probes.values())
     low: dict[tuple[str, int, str], list[str]] = {}
     for levels in single_changes(sweep):
-        for name, arm in sweep.arms.items():
+        for name in arms_under(sweep, levels):
+            arm = sweep.arms[name]
             limit, whose = whole_flag(arm_flags(sweep, name, levels), LIMIT), ""
             if limit is None and not isinstance(arm.speculation, Off):
                 limit, whose = LIMIT_WHEN_SPECULATING, ", SGLang's own when speculating"
@@ -224,7 +232,7 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
 def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
     seen: set[str] = set()
     for levels in single_changes(sweep):
-        for name in sweep.arms:
+        for name in arms_under(sweep, levels):
             flags = arm_flags(sweep, name, levels)
             sizes = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
             if flag_value(flags, "enable-dp-attention") is not True:

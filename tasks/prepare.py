@@ -14,6 +14,7 @@ from infra.masking import STARS
 from tasks.cleanup import plan_cleanup
 from tasks.gpus import GpuSurvey, survey_gpus
 from tasks.process_list import read_facts
+from tasks.topology import Topology, read_topology
 from tasks.venue import failed
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Survey(Value):
     """Hash of what may change a trial's numbers; part of its fingerprint."""
     must_match: dict[str, str]
     """What two comparable trials share, as far as the host says it."""
+    topology: Topology | None = None
+    """How the GPUs hang together; asked for at a sweep's arrival alone."""
 
 
 def claim(agent: HostAgent, holder: str, note: str, patience_s: float) -> str:
@@ -80,7 +83,9 @@ def _held(agent: HostAgent, refusal: AgentRefusal) -> str:
     return f"{agent.host.name} is held by {said.get('holder')} ({said.get('note')}){until}"
 
 
-def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
+def survey(
+    site: Site, name: str = "facts", *, topology: bool = False
+) -> tuple[Survey, dict[str, Any]]:
     """Asks the host what it is; returns the values and the raw facts for the record."""
     sweep, host = site.sweep, site.host
     paths = [site.agent.from_cwd(path) for path in model_paths(sweep)]
@@ -88,7 +93,12 @@ def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
         site.folder,
         name,
         "facts",
-        {"python": site.python, "paths": paths, "ports": [host.port] if host.port else []},
+        {
+            "python": site.python,
+            "paths": paths,
+            "ports": [host.port] if host.port else [],
+            "topology": topology,
+        },
         timeout_s=_FACTS_S,
         holder=site.holder,
     )
@@ -142,6 +152,7 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
         gpus=gpus,
         gpu_names=names,
         must_match=must_match,
+        topology=read_topology(raw.get("topology")),
         facts_key=hash_of({"must_match": must_match, "paths": _identity(raw["paths"])}),
     )
 

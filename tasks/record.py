@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from configs.values import Value
+from tasks.topology import Topology
 
 # Schema history of record.json:
 # 1 - first shape.
@@ -276,4 +277,6 @@ class TrialRecord(Value):
     ended_at: str
     versions: dict[str, str]
     """engine, torch, driver, eagle3_sweep, python."""
+    topology: Topology | None = None
+    """How the host's GPUs hang together, as the sweep found it at its arrival; None: not known."""
     notes: tuple[str, ...]

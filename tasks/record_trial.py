@@ -105,6 +105,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         started_at=seen.began.isoformat(timespec="seconds"),
         ended_at=seen.ended.isoformat(timespec="seconds"),
         versions=versions(seen.survey),
+        topology=site.topology,
         notes=tuple(site.mask.text(note) for note in _notes(seen)),
     )
 

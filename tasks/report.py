@@ -8,6 +8,7 @@ from tasks.comparison import setting_label
 from tasks.decision import REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
+from tasks.report_factors import effects_section
 from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
     acceptance_table,
@@ -16,6 +17,7 @@ from tasks.report_tables import (
     standing_table,
     verdict_table,
 )
+from tasks.report_topology import topology_section
 from tasks.report_trials import (
     failures_section,
     findings_section,
@@ -68,12 +70,14 @@ def render_report(
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
+        ("What the levels do", effects_section(comparison)),
         ("Copies", _copies(comparison)),
         ("Absolute figures", _standings(comparison)),
         ("Traffic and answers", outputs_section(ordered)),
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),
         ("Left out", left_out_section(comparison)),
+        ("How the GPUs hang together", topology_section(ordered)),
         ("How to reproduce", reproduce_section(ordered)),
         ("How the verdicts were reached", _method(comparison)),
     ]

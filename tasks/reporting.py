@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from configs.communication import communication_factors
 from configs.probe import rungs_of
 from configs.values import Value
 from infra.store import write_bytes, write_text, write_value
@@ -52,6 +53,7 @@ def compare_sweep(sweep: Sweep, records: Sequence[TrialRecord]) -> Comparison:
         factors={name: list(levels) for name, levels in sweep.factors.items()},
         copies={name: arm.replicate_of for name, arm in sweep.arms.items() if arm.replicate_of},
         looks=looks,
+        communication=communication_factors(sweep),
     )
 
 
