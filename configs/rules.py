@@ -21,6 +21,7 @@ from configs.layers import (
 )
 from configs.nccl import value_problem
 from configs.problems import Said
+from configs.screening import screening_problems
 from configs.secret_names import looks_secret, secret_reason
 from configs.speculation import Off
 
@@ -53,6 +54,7 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
         *_paths(sweep),
         *_prompts(sweep),
         *_rungs(sweep),
+        *screening_problems(sweep),
     ]
     if not found:  # the rest relies on all of that
         found += [

@@ -10,6 +10,7 @@ from configs.flags import Flags
 from configs.names import Count, EnvName, Name, Names, Number, Seconds, Text, Whole
 from configs.probe import Probe
 from configs.problems import WrongKeyError
+from configs.screening import Screening
 from configs.secret_names import SecretName
 from configs.short_levels import long_form
 from configs.speculation import Off, Speculation
@@ -120,6 +121,8 @@ class Sweep(Value):
     combinations: tuple[dict[Name, Names], ...] = ()
     """In place of the crossing: the cells that are run. A factor that is not named is at its
     first level; without an arm all arms are meant."""
+    screen: Screening | None = None
+    """Try a factor's levels in seconds first, and leave out those that cannot win."""
     probes: Annotated[dict[Name, Probe], Field(min_length=1)]
     patches: tuple[Name, ...] = ()
     """Names of files in configs/patches, applied before launch."""

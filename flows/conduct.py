@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
+from flows.sites import leave, site_of
 from flows.skips import Skip, reconcile, why_skip
-from infra.errors import WorldError
-from infra.masking import Mask
-from infra.store import TrialFolder, write_json, write_value
+from infra.store import write_json, write_value
 from infra.tracking import TrackingDown
 from tasks.check_table import PASSING
 from tasks.launch import read_secrets
@@ -25,11 +24,12 @@ from tasks.prepare import claim, facts_to_keep, survey
 from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
 from tasks.reporting import compare_sweep, write_report
+from tasks.screen import kept_words
+from tasks.screen_kept import keep_screen
 from tasks.stopping import enough_known
 from tasks.tear_down import forget_secrets, has_secrets
 from tasks.texts import fetch_template, texts_of
 from tasks.topology_warnings import topology_warnings
-from tasks.venue import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from flows.question import Question
     from flows.stages import Runner
     from infra.host_agent import HostAgent
-    from infra.store import RunFolder
+    from infra.store import RunFolder, TrialFolder
     from infra.tracking import Tracker
     from tasks.drive import Text
     from tasks.prepare import Survey
     from tasks.record import TrialRecord
     from tasks.reporting import Report
+    from tasks.venue import Site
 
-_LEAVE_S = 15.0
 _ATTEMPTS = 2  # a failure that says of itself that once more may help gets one more
 
 
@@ -135,6 +135,7 @@ class Conductor:
         """
         run, hands, plan = self._run, self._hands, self._question.plan
         hands.say(f"run {run.id}: {len(plan.trials)} trials, folder {run.path}")
+        keep_screen(self._run, self._question.screen)
         self._cut_off = [run.marker(folder) for folder in run.trials() if not folder.finished]
         for text in reconcile(run):
             hands.say(text)
@@ -143,7 +144,7 @@ class Conductor:
             skips = [skip for trial in plan.trials if (skip := self._one(trial)) is not None]
         finally:
             for agent in self._held:
-                self._leave(agent)
+                leave(agent, run.holder, hands.say)
         unpublished = publish_missing(run, hands.tracker, hands.say) if hands.tracker else 0
         records = sorted(self._records.values(), key=lambda record: record.order)
         report = write_report(run, self._question.sweep, records, hands.tracker, hands.say)
@@ -208,15 +209,6 @@ class Conductor:
         self._grounds[trial.host] = ground
         return ground
 
-    def _leave(self, agent: HostAgent) -> None:
-        """Lets go of a host; one that cannot be reached is let go by the end of the lease."""
-        agent.hurry(_LEAVE_S)
-        try:
-            agent.call("release", root=agent.root, holder=self._run.holder)
-        except WorldError as error:
-            self._hands.say(f"{agent.host.name}: its lock ends with its lease: {error}")
-        agent.close()
-
     def _attempt(self, trial: Trial, ground: _Ground) -> TrialRecord:
         hands, run = self._hands, self._run
         runner = hands.runner(trial.id)
@@ -225,7 +217,8 @@ class Conductor:
             self._site(trial, ground.agent, runner, keep), topology=ground.survey.topology
         )
         secrets = self._secrets[trial.host]
-        orders = Orders(self._question.patches, ground.texts, secrets, run.holder)
+        notes = kept_words(screen) if (screen := self._question.screen) else ()
+        orders = Orders(self._question.patches, ground.texts, secrets, run.holder, notes=notes)
         record = run_trial(site, orders, runner)
         failure = record.failure
         detail = f" ({failure.stage}: {failure.failure_class})" if failure else ""
@@ -261,16 +254,7 @@ class Conductor:
     def _site(
         self, trial: Trial, agent: HostAgent, runner: Runner, keep: TrialFolder | None
     ) -> Site:
-        host = self._question.hosts[trial.host]
-        folder = keep or TrialFolder(self._run.path / "arrival")
-        return Site(
-            agent=agent,
-            host=host,
-            sweep=self._question.sweep,
-            trial=trial,
-            holder=self._run.holder,
-            marker=self._run.marker(folder),
-            keep=folder,
-            mask=Mask(self._secrets[trial.host].values),
-            say=runner.say,
+        secrets = self._secrets[trial.host]
+        return site_of(
+            self._question, self._run, trial, agent, secrets=secrets, say=runner.say, keep=keep
         )

@@ -27,7 +27,7 @@ from tasks.wait_ready import Ready, verify, wait_ready
 from tasks.warm_up import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from configs.patch import Patch
     from configs.probe import Stream
@@ -51,6 +51,9 @@ class Orders(NamedTuple):
     texts: Mapping[str, Mapping[int, list[Text]]]
     secrets: Secrets
     sweep_run: str
+    look: Callable[[Site], str] | None = None
+    """Looks at the running engine before any traffic: a screen's proof."""
+    notes: tuple[str, ...] = ()  # known before the trial, for its record
 
 
 @dataclass
@@ -79,7 +82,7 @@ def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
     A known failure ends in a record and is no exception; anything that is not foreseen ends in a
     record too, and then goes on up, as does a cancellation.
     """
-    progress = Progress()
+    progress = Progress(notes=list(orders.notes))
     began = _now()
     try:
         _stages(site, orders, runner, progress)
@@ -131,6 +134,8 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     progress.info, progress.effective = runner.run(
         stage("verify"), lambda: verify(site, follower, handle)
     )
+    if (look := orders.look) is not None:
+        runner.run(stage("prove"), lambda: look(site))
     speculating = not isinstance(sweep.arms[site.trial.arm].speculation, Off)
     server = Server(site, follower, handle, Meter(site, handle, speculating=speculating))
     probes = rungs_of(sweep.probes)

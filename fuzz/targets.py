@@ -34,11 +34,13 @@ with atheris.instrument_imports(include=["tasks", "configs", "infra"]):
     from tasks.failures import Scene, classify, failure_from
     from tasks.generation import read_generation
     from tasks.gpus import survey_gpus
+    from tasks.nccl_log import read_nccl_log
     from tasks.patching import apply_patch
     from tasks.process_list import read_ps
     from tasks.processes import Leader, split_by_leader, teardown_step
     from tasks.prometheus import read_metrics
     from tasks.prompts import read_prompts
+    from tasks.reduce_path import read_said, reduce_path
     from tasks.safetensors_header import NotSafetensorsError, integers, read_header, read_index
     from tasks.samples import read_rows
     from tasks.server_info import read_server_info
@@ -205,6 +207,14 @@ def _failures(data: bytes) -> None:
             failure_from(match)
 
 
+def _nccl(data: bytes) -> None:
+    lines = _text(data).splitlines()
+    read_nccl_log(lines)
+    said = read_said(lines)
+    path = reduce_path(said, {}, version="0.5.12", tp=2, row_bytes=8192)
+    path.at(8192)
+
+
 def _server_info(data: bytes) -> None:
     read_server_info(_text(data))
     effective_settings(_text(data))
@@ -346,6 +356,7 @@ TARGETS = {
     "start-log": Target(_start_log, ("*cases/*-launch-*/server.log",)),
     "decode-log": Target(_decode_log, ("*cases/*-decode-*/server.log",)),
     "failures": Target(_failures, ("*cases/*-launch-*/server.log",)),
+    "nccl": Target(_nccl, ("nccl/*.log", "real/nccl/*.log")),
     "server-info": Target(_server_info, ("*cases/*/server_info.json",)),
     "bench": Target(_bench, ("*cases/*/*.jsonl",)),
     "prometheus": Target(_prometheus, ("*cases/*-prom-*/*.txt",)),

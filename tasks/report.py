@@ -24,12 +24,14 @@ from tasks.report_trials import (
     left_out_section,
     reproduce_section,
 )
+from tasks.screen_report import screen_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tasks.comparison import Comparison
     from tasks.record import TrialRecord
+    from tasks.screen import Screen
 
 
 FIGURES = {
@@ -46,6 +48,7 @@ def render_report(
     *,
     question: str | None = None,
     figures: Sequence[str] = (),
+    screen: Screen | None = None,
 ) -> str:
     """The whole report as Markdown.
 
@@ -54,6 +57,7 @@ def render_report(
         records: the same records, for findings, failures and commands.
         question: the sweep's question in one sentence.
         figures: file names of the figures, beside the report.
+        screen: what is known of a factor's levels from before the trials.
     """
     ordered = sorted(records, key=lambda r: (r.order, r.trial, r.attempt))
     parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
@@ -71,6 +75,7 @@ def render_report(
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
         ("What the levels do", effects_section(comparison)),
+        ("Screen", screen_section(screen, comparison)),
         ("Copies", _copies(comparison)),
         ("Absolute figures", _standings(comparison)),
         ("Traffic and answers", outputs_section(ordered)),

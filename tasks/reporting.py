@@ -17,6 +17,7 @@ from tasks.figures import draw_figures, draw_pictures
 from tasks.looks import confidence_of_look
 from tasks.report import render_report
 from tasks.report_page import render_page
+from tasks.screen_kept import read_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from infra.store import RunFolder
     from infra.tracking import Tracker
     from tasks.record import TrialRecord
+    from tasks.screen import Screen
 
 PAGE = "report.html"
 """The report for people, in the run's folder ``report``."""
@@ -66,7 +68,7 @@ def write_report(
 ) -> Report:
     """Compares, draws, writes the report into the run folder, then into MLflow."""
     folder = run.path / "report"
-    comparison, markdown = write_files(folder, sweep, records)
+    comparison, markdown = write_files(folder, sweep, records, read_screen(run.path))
     mlflow_run = None
     if tracker is not None:
         try:
@@ -85,14 +87,16 @@ def write_report(
 
 
 def write_files(
-    folder: Path, sweep: Sweep, records: Sequence[TrialRecord]
+    folder: Path, sweep: Sweep, records: Sequence[TrialRecord], screen: Screen | None = None
 ) -> tuple[Comparison, str]:
     """Writes comparison, figures, Markdown and page into a folder; returns the first and third."""
     comparison = compare_sweep(sweep, records)
     figures = draw_figures(comparison)
     for name, data in figures.items():
         write_bytes(folder / name, data)
-    markdown = render_report(comparison, records, question=sweep.question, figures=tuple(figures))
+    markdown = render_report(
+        comparison, records, question=sweep.question, figures=tuple(figures), screen=screen
+    )
     write_value(folder / "comparison.json", comparison)
     write_text(folder / "report.md", markdown)
     sentence = decision_sentence(comparison)

@@ -208,6 +208,16 @@ def _head(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _list(asked: dict[str, Any]) -> dict[str, Any]:
+    """The plain files of a folder, with their sizes; none where there is no such folder."""
+    path = asked["path"]
+    try:
+        entries = [entry for entry in os.scandir(path) if entry.is_file(follow_symlinks=False)]
+    except FileNotFoundError:
+        entries = []
+    return {"path": path, "files": {entry.name: entry.stat().st_size for entry in entries}}
+
+
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "sha256": _sha256,
     "write": _write,
@@ -215,5 +225,6 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "clear_pycache": _clear_pycache,
     "locate": _locate,
     "head": _head,
+    "list": _list,
 }
 """What ``file`` can do."""
