@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from configs.flags import canonical, flag_value
+from configs.flags import canonical, flag_value, whole_flag
 from configs.speculation import drafter_of, speculation_flags
 
 if TYPE_CHECKING:
@@ -57,6 +57,17 @@ def places(sweep: Sweep) -> Iterator[Place]:
 def reference_levels(sweep: Sweep) -> dict[str, str]:
     """Each factor's first level."""
     return {factor: next(iter(levels)) for factor, levels in sweep.factors.items() if levels}
+
+
+def gpus_by_way(flags: Mapping[str, FlagValue]) -> dict[str, int]:
+    """Flag -> how many GPUs it multiplies the server by; their product is what the server takes.
+
+    Under DP attention the data-parallel ranks are among the tensor-parallel ones.
+    """
+    ways = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
+    if flag_value(flags, "enable-dp-attention") is not True:
+        ways["dp-size"] = whole_flag(flags, "dp-size") or 1
+    return ways
 
 
 def single_changes(sweep: Sweep) -> Iterator[dict[str, str]]:
