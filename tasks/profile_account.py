@@ -25,6 +25,21 @@ class Account(NamedTuple):
     overlap_ns: int
     """Time at which more than one key ran."""
 
+    def plus(self, more: Account) -> Account:
+        """Of two stretches of time, one of which is not part of the other."""
+        keys = {**self.busy, **more.busy}
+        none = Fraction(0)
+        return Account(
+            self.total_ns + more.total_ns,
+            self.idle_ns + more.idle_ns,
+            {k: self.busy.get(k, none) + more.busy.get(k, none) for k in keys},
+            self.overlap_ns + more.overlap_ns,
+        )
+
+
+_STEPS_AT_ONCE = 256
+"""Of a trace of any length, so many steps are looked at together: it bounds the memory."""
+
 
 def account(start: Ints, length: Ints, key: Ints, edges: Ints, kept: Flags) -> Account:
     """Splits the time between the edges among the keys that were running.
@@ -40,8 +55,17 @@ def account(start: Ints, length: Ints, key: Ints, edges: Ints, kept: Flags) -> A
         edges: the beginnings of the steps and the end of the last, rising.
         kept: for each step, whether it counts.
     """
-    if len(edges) < 2 or not kept.any():
-        return Account(0, 0, {}, 0)
+    whole = Account(0, 0, {}, 0)
+    for first in range(0, len(edges) - 1, _STEPS_AT_ONCE):
+        some = slice(first, first + _STEPS_AT_ONCE)
+        if kept[some].any():
+            ends = edges[first : first + _STEPS_AT_ONCE + 1]
+            whole = whole.plus(_account(start, length, key, ends, kept[some]))
+    return whole
+
+
+def _account(start: Ints, length: Ints, key: Ints, edges: Ints, kept: Flags) -> Account:
+    """The same for a stretch of steps."""
     inside = (length > 0) & (start < edges[-1]) & (start + length > edges[0])
     start, end, key = start[inside], (start + length)[inside], key[inside]
     start, end = np.maximum(start, edges[0]), np.minimum(end, edges[-1])

@@ -6,9 +6,11 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks import profile_account
 from tasks.profile_account import Account, account
 
 ROWS = st.lists(
@@ -45,6 +47,13 @@ def naive(rows: list[tuple[int, int, int]], edges: list[int], kept: list[bool]) 
 @given(ROWS, EDGES, KEPT)
 def test_it_is_what_counting_moment_by_moment_gives(rows, edges, kept):
     assert told(rows, edges, kept) == naive(rows, edges, kept)
+
+
+@given(ROWS, EDGES, KEPT, st.integers(1, 4))
+def test_long_traces_are_looked_at_in_pieces_and_come_out_the_same(rows, edges, kept, steps):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profile_account, "_STEPS_AT_ONCE", steps)
+        assert told(rows, edges, kept) == naive(rows, edges, kept)
 
 
 @given(ROWS, EDGES, KEPT)
