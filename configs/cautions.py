@@ -15,6 +15,7 @@ from configs.layers import (
     places,
     single_changes,
 )
+from configs.probe import streams_of
 from configs.problems import Said
 from configs.speculation import Eagle3, Standalone, drafter_of
 from configs.variable_cautions import variable_cautions
@@ -76,7 +77,7 @@ def _graph_limits(sweep: Sweep) -> Iterator[Said]:
 def _acceptance(sweep: Sweep) -> Iterator[Said]:
     if not any(drafter_of(arm.speculation) for arm in sweep.arms.values()):
         return
-    for name, probe in sweep.probes.items():
+    for name, probe in streams_of(sweep.probes).items():
         tokens = probe.sampling.max_new_tokens
         if tokens < _FEW_STEPS and probe.random is None:
             yield Said(
@@ -87,7 +88,7 @@ def _acceptance(sweep: Sweep) -> Iterator[Said]:
 
 
 def _few_prompts(sweep: Sweep) -> Iterator[Said]:
-    for name, probe in sweep.probes.items():
+    for name, probe in streams_of(sweep.probes).items():
         least = min(probe.requests(c) for c in probe.concurrency)
         if least < _FEW_PROMPTS and probe.random is None:
             yield Said(
@@ -98,7 +99,7 @@ def _few_prompts(sweep: Sweep) -> Iterator[Said]:
 
 
 def _random_tokens(sweep: Sweep) -> Iterator[Said]:
-    for name, probe in sweep.probes.items():
+    for name, probe in streams_of(sweep.probes).items():
         drawn = probe.random
         if drawn is None:
             continue

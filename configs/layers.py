@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from configs.cells import cells, first_levels, is_restricted
-from configs.flags import canonical, flag_value
+from configs.flags import canonical, flag_value, whole_flag
 from configs.speculation import drafter_of, speculation_flags
 
 if TYPE_CHECKING:
@@ -65,6 +65,17 @@ def arms_under(sweep: Sweep, levels: Mapping[str, str]) -> list[str]:
     if not is_restricted(sweep):
         return list(sweep.arms)
     return [cell.arm for cell in cells(sweep) if cell.levels == levels]
+
+
+def gpus_by_way(flags: Mapping[str, FlagValue]) -> dict[str, int]:
+    """Flag -> how many GPUs it multiplies the server by; their product is what the server takes.
+
+    Under DP attention the data-parallel ranks are among the tensor-parallel ones.
+    """
+    ways = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
+    if flag_value(flags, "enable-dp-attention") is not True:
+        ways["dp-size"] = whole_flag(flags, "dp-size") or 1
+    return ways
 
 
 def single_changes(sweep: Sweep) -> Iterator[dict[str, str]]:

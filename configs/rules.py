@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from configs.cautions import warnings
 from configs.cells import cell_problems, cells, crossing_size, is_restricted
 from configs.fairness import LIMIT, LIMIT_WHEN_SPECULATING, unfairness
-from configs.flags import canonical, flag_problems, flag_value, whole_flag
+from configs.flags import canonical, flag_problems, whole_flag
 from configs.host import Ssh
 from configs.layers import (
     arm_flags,
     arms_under,
+    gpus_by_way,
     levels_of,
     model_paths,
     place_of,
@@ -20,6 +22,7 @@ from configs.layers import (
     single_changes,
 )
 from configs.nccl import value_problem
+from configs.probe import streams_of
 from configs.problems import Said
 from configs.screening import screening_problems
 from configs.secret_names import looks_secret, secret_reason
@@ -183,7 +186,7 @@ def _prompts(sweep: Sweep) -> Iterator[Said]:
 
 def _rungs(sweep: Sweep) -> Iterator[Said]:
     """The rungs of a ladder of prompt lengths are named after their probe."""
-    for name, probe in sweep.probes.items():
+    for name, probe in streams_of(sweep.probes).items():
         for taken in set(probe.rungs(name)) & (set(sweep.probes) - {name}):
             yield Said(
                 f"probes.{name}.context_tokens",
@@ -197,7 +200,7 @@ def _contexts(sweep: Sweep) -> Iterator[Said]:
     for levels in single_changes(sweep):
         for arm in arms_under(sweep, levels):
             limit = whole_flag(arm_flags(sweep, arm, levels), "context-length")
-            for name, probe in sweep.probes.items():
+            for name, probe in streams_of(sweep.probes).items():
                 prompt, answer = probe.prompt_tokens, probe.sampling.max_new_tokens
                 if limit is not None and prompt and prompt + answer > limit:
                     key = "random.tokens" if probe.random else "context_tokens"
@@ -236,12 +239,8 @@ def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
     for levels in single_changes(sweep):
         for name in arms_under(sweep, levels):
             flags = arm_flags(sweep, name, levels)
-            sizes = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
-            if flag_value(flags, "enable-dp-attention") is not True:
-                sizes["dp-size"] = whole_flag(flags, "dp-size") or 1
-            ways = 1
-            for size in sizes.values():
-                ways *= size
+            sizes = gpus_by_way(flags)
+            ways = math.prod(sizes.values())
             largest = max(sizes, key=lambda flag: sizes[flag])
             where = place_of(sweep, name, levels, largest)
             if ways > host.gpus and where not in seen:

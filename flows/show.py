@@ -12,7 +12,7 @@ from rich.text import Text
 
 from configs.cells import cells, crossing_size, is_restricted
 from configs.layers import reference_levels
-from configs.probe import rungs_of
+from configs.probe import profiles_of, rungs_of
 from configs.rules import arm_flags, looks_secret
 from tasks.decision import leading_cells
 from tasks.launch import engine_argv, engine_env, flag_words
@@ -157,6 +157,12 @@ def _traffic(question: Question) -> Iterator[Text]:
         yield from _item(
             f"{name}: {what}, at most {probe.sampling.max_new_tokens} tokens of answer, at {users} "
             f"user{'s' if users != '1' else ''}"
+        )
+    for name, profile in profiles_of(question.sweep.probes).items():
+        users = ", ".join(map(str, profile.concurrency))
+        yield from _item(
+            f"{name}: after those, {profile.decode_steps} decode steps recorded with the engine's "
+            f"profiler at {users} user{'s' if users != '1' else ''}; no figure of speed"
         )
 
 

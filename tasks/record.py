@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from configs.values import Value
+from tasks.profile_record import StepProfile
 from tasks.topology import Topology
 
 # Schema history of record.json:
 # 1 - first shape.
 # 2 - measurements gain counter_accept_length, output_tokens, finish_reasons, and two further words
 #     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
-SCHEMA = 2
+# 3 - records gain profiles. Records of 1 and 2 are read as they are.
+SCHEMA = 3
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
 CountsFrom = Literal["requests", "counters", "server_average", "none", "not_claimed"]
@@ -272,6 +274,8 @@ class TrialRecord(Value):
     stages: tuple[StageTime, ...]
     patches: tuple[PatchOutcome, ...]
     measurements: tuple[Measurement, ...]
+    profiles: tuple[StepProfile, ...] = ()
+    """Where the time of decode steps went; no figure of speed."""
     started_at: str
     """ISO 8601 with offset, the controller's clock, for display only."""
     ended_at: str

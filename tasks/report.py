@@ -9,6 +9,7 @@ from tasks.decision import REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
 from tasks.report_factors import effects_section
+from tasks.report_inside import inside_section
 from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
     acceptance_table,
@@ -38,6 +39,7 @@ FIGURES = {
     "speed": "Speed against users, and the ratio to the baseline with intervals and break-even",
     "acceptance": "Share of verify steps that accepted at least k drafts",
     "steps": "Change of a user's speed as acceptance times the speed of a step",
+    "inside": "Shares of the GPU time of a decode step",
 }
 """What is to be seen, by the beginning of the figure's file name."""
 
@@ -72,6 +74,7 @@ def render_report(
         (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
         ("Where it breaks even", _crossovers(comparison)),
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
+        ("Inside a step", _under(_figures(figures, "inside"), inside_section(ordered))),
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
         ("What the levels do", effects_section(comparison)),

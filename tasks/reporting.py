@@ -14,6 +14,7 @@ from tasks.compare import compare
 from tasks.comparison import Comparison
 from tasks.decision import decision_sentence
 from tasks.figures import draw_figures, draw_pictures
+from tasks.inside_figure import inside_figures, inside_pictures
 from tasks.looks import confidence_of_look
 from tasks.report import render_report
 from tasks.report_page import render_page
@@ -91,7 +92,7 @@ def write_files(
 ) -> tuple[Comparison, str]:
     """Writes comparison, figures, Markdown and page into a folder; returns the first and third."""
     comparison = compare_sweep(sweep, records)
-    figures = draw_figures(comparison)
+    figures = draw_figures(comparison) | inside_figures(comparison, records)
     for name, data in figures.items():
         write_bytes(folder / name, data)
     markdown = render_report(
@@ -100,7 +101,8 @@ def write_files(
     write_value(folder / "comparison.json", comparison)
     write_text(folder / "report.md", markdown)
     sentence = decision_sentence(comparison)
-    page = render_page(markdown, title=sentence, pictures=draw_pictures(comparison))
+    pictures = draw_pictures(comparison) | inside_pictures(comparison, records)
+    page = render_page(markdown, title=sentence, pictures=pictures)
     write_text(folder / PAGE, page)
     return comparison, markdown
 

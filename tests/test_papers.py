@@ -14,7 +14,7 @@ import pytest
 from configs.host import AddressFile, Host, Ssh
 from configs.level_sets import LevelSet
 from configs.patch import Patch
-from configs.probe import Stream
+from configs.probe import Profile, Stream
 from configs.read import parse, parse_sweep
 from configs.sweep import Arm, Patience, Sglang, Sweep
 from tasks.check_table import GUARDS
@@ -36,7 +36,7 @@ FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
 KEYS = {
     "hosts": [k for m in (Host, Ssh, AddressFile) for k in m.model_fields],
-    "sweeps": [k for m in (Sweep, Sglang, Arm, Stream, Patience) for k in m.model_fields],
+    "sweeps": [k for m in (Sweep, Sglang, Arm, Stream, Profile, Patience) for k in m.model_fields],
 }
 SPOTS = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in PAPERS]
 

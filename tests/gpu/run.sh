@@ -5,6 +5,7 @@
 #   bash tests/gpu/run.sh short     base and good drafter, one block: does it all work there?
 #   bash tests/gpu/run.sh x2-screen two GPUs: all-reduce under NCCL's levels, one start for proof
 #   bash tests/gpu/run.sh x2        two GPUs: the sweep, with what that screen leaves (or a new one)
+#   bash tests/gpu/run.sh profile   base and good drafter, one block, with a profile; fixtures of it
 # Needs: SGLang under /tmp/site, target and drafters under /tmp/m, the controller's packages under
 # /tmp/product, an OpenSSH server on 127.0.0.1:2222 with its keys under /tmp/sshkeys.
 set -uo pipefail
@@ -29,6 +30,14 @@ hook)
   cp /tmp/llama.before "$FILE" ;;
 sweep)
   (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-540}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200); echo "exit $?" ;;
+profile)
+  sweep run h200-profile; echo "exit $?"
+  RUN=$(ls -d /tmp/e3/runs/h200-profile/*/ | tail -1)
+  for ARM in base good; do
+    "${PYTHON:-python3}" "$HERE/trace_fixture.py" "$RUN"trials/b01-$ARM.a1/profiles/profile-inside-c8.jsonl.gz \
+      "$OUT/sglang-0.5.12.post1-h200-$ARM.jsonl.gz" $([ $ARM = base ] || echo --drafting) > "$OUT/profile-$ARM.txt"
+    cat "$OUT/profile-$ARM.txt"
+  done ;;
 short)
   sed -e 's/^name: h200/name: h200-short/' -e 's/^blocks: 3/blocks: 1/' -e '/^  weak:/,+1d' \
     -e 's/requests_per_slot: 8/requests_per_slot: 4/' -e 's/min_requests: 12/min_requests: 8/' \
