@@ -45,6 +45,8 @@ class Survey(Value):
     """Hash of what may change a trial's numbers; part of its fingerprint."""
     must_match: dict[str, str]
     """What two comparable trials share, as far as the host says it."""
+    identities: dict[str, str] = {}
+    """Folder as the sweep names it -> identity of its content, of the target and the drafters."""
 
 
 def claim(agent: HostAgent, holder: str, note: str, patience_s: float) -> str:
@@ -83,16 +85,20 @@ def _held(agent: HostAgent, refusal: AgentRefusal) -> str:
 def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
     """Asks the host what it is; returns the values and the raw facts for the record."""
     sweep, host = site.sweep, site.host
-    paths = [site.agent.from_cwd(path) for path in model_paths(sweep)]
+    folders = {path: site.agent.from_cwd(path) for path in model_paths(sweep)}
     raw = site.agent.job(
         site.folder,
         name,
         "facts",
-        {"python": site.python, "paths": paths, "ports": [host.port] if host.port else []},
+        {
+            "python": site.python,
+            "paths": list(folders.values()),
+            "ports": [host.port] if host.port else [],
+        },
         timeout_s=_FACTS_S,
         holder=site.holder,
     )
-    return read_survey(raw, sweep, host), raw
+    return read_survey(raw, sweep, host, folders), raw
 
 
 def facts_to_keep(raw: Any, mask: Mask, key: str = "") -> Any:
@@ -113,8 +119,17 @@ def model_paths(sweep: Sweep) -> list[str]:
     return list(dict.fromkeys([sweep.engine.model, *(d for d in drafters if d)]))
 
 
-def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
-    """From raw facts to values."""
+def read_survey(
+    raw: Mapping[str, Any], sweep: Sweep, host: Host, folders: Mapping[str, str]
+) -> Survey:
+    """From raw facts to values.
+
+    Args:
+        raw: What the agent's ``facts`` gave.
+        sweep: The question.
+        host: Its host.
+        folders: Model folder as the sweep names it -> as the host was asked for it.
+    """
     smi = raw["nvidia_smi"]
     gpus = survey_gpus(
         smi["gpus"]["stdout"] or smi["gpus"]["stderr"],
@@ -129,8 +144,14 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
     drivers = {row.driver_version for row in gpus.gpus if row.driver_version}
     versions["driver"] = ", ".join(sorted(drivers)) or "unknown"
     names = tuple(row.name for row in gpus.gpus if row.name)
+    identities = {
+        named: digest
+        for named, there in folders.items()
+        if (digest := raw["paths"].get(there, {}).get("content"))
+    }
     must_match = {
         "target": sweep.engine.model,
+        "target_content": identities.get(sweep.engine.model, "unknown"),
         "engine": f"{sweep.engine.kind} {versions.get(sweep.engine.kind, 'unknown')}",
         "torch": versions.get("torch", "unknown"),
         "driver": versions["driver"],
@@ -142,6 +163,7 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
         gpus=gpus,
         gpu_names=names,
         must_match=must_match,
+        identities=identities,
         facts_key=hash_of({"must_match": must_match, "paths": _identity(raw["paths"])}),
     )
 

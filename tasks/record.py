@@ -10,7 +10,8 @@ from configs.values import Value
 # 1 - first shape.
 # 2 - measurements gain counter_accept_length, output_tokens, finish_reasons, and two further words
 #     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
-SCHEMA = 2
+# 3 - models: which content target and drafter had; must_match gains target_content.
+SCHEMA = 3
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
 CountsFrom = Literal["requests", "counters", "server_average", "none", "not_claimed"]
@@ -276,4 +277,7 @@ class TrialRecord(Value):
     ended_at: str
     versions: dict[str, str]
     """engine, torch, driver, eagle3_sweep, python."""
+    models: dict[str, str] = {}
+    """``target`` and ``drafter`` -> identity of the folder's content, as `eagle3-sweep inspect`
+    prints it; without what could not be read. Since schema 3."""
     notes: tuple[str, ...]
