@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from configs.flags import flag_value, unknown_flags, whole_flag
 from configs.layers import arm_flags, model_paths, place_of, places, single_changes
 from configs.problems import Said
-from configs.speculation import Eagle3, Standalone, drafter_of
+from configs.speculation import Eagle, Eagle3, Standalone, drafter_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +131,7 @@ def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
             flags = arm_flags(sweep, name, levels)
             asked = flag_value(flags, "attention-backend")
             own = flag_value(flags, "speculative-draft-attention-backend")
-            drafts = isinstance(arm.speculation, Eagle3 | Standalone)
+            drafts = isinstance(arm.speculation, Eagle3 | Eagle | Standalone)
             if drafts and asked in _MLA_ONLY and own is None:
                 where = place_of(sweep, name, levels, "attention-backend")
                 message = (

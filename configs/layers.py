@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from configs.flags import canonical, flag_value
-from configs.speculation import drafter_of, speculation_flags
+from configs.speculation import drafter_of
+from configs.speculation_flags import speculation_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

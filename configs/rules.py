@@ -21,6 +21,7 @@ from configs.layers import (
 from configs.problems import Said
 from configs.secret_names import looks_secret, secret_reason
 from configs.speculation import Off
+from configs.speculation_rules import speculation_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,6 +52,7 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
     if not found:  # the rest relies on all of that
         found += [
             *unfairness(sweep),
+            *speculation_problems(sweep),
             *_limits(sweep),
             *_contexts(sweep),
             *(_on_host(sweep, host) if host else ()),

@@ -70,8 +70,12 @@ def check_drafter(
     if is_eagle3:
         found += check_layers(read, target, engine)
         found += _check_count(read, layers, engine)
-    found += _check_depth(read, engine)
-    found += _check_sizes(read, target, engine, eagle3=is_eagle3)
+    if is_eagle3 or _algorithm(engine) == "EAGLE3":
+        found += _check_depth(read, engine)
+    if _algorithm(engine) == "STANDALONE":
+        found += _check_tokens(read, target)
+    else:
+        found += _check_sizes(read, target, engine, eagle3=is_eagle3)
     if is_eagle3 and headers is not None:
         found += check_weights(read, headers, target, engine, layers.count)
     found += check_dtype(read, headers, target, engine)
@@ -231,6 +235,16 @@ def _check_sizes(
         )
     if eagle3:
         yield from _check_draft_vocab(config, target, engine)
+
+
+def _check_tokens(config: DrafterConfig, target: TargetFacts) -> Findings:
+    """A language model of its own need only number the tokens alike; sizes may be padded."""
+    own, theirs = config.integer("vocab_size"), target.vocab_size
+    if own is not None and theirs is not None and own != theirs:
+        yield (
+            f"vocab_size is {own}, the target has {theirs} tokens: its ids are taken for the "
+            "target's, so both need one tokenizer"
+        )
 
 
 def _check_draft_vocab(config: DrafterConfig, target: TargetFacts, engine: EngineFacts) -> Findings:

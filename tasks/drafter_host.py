@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from configs.rules import arm_flags
-from configs.speculation import Eagle3, drafter_of
+from configs.speculation import drafter_of
+from configs.speculation_flags import algorithm_of
 from tasks.drafter_verdict import EngineFacts
 from tasks.inspection import inspect_folder, target_facts
 from tasks.launch import engine_env
@@ -28,12 +29,13 @@ def check_drafter(site: Site, found: Survey) -> str:
     """
     speculation = site.sweep.arms[site.trial.arm].speculation
     folder = drafter_of(speculation)
-    if folder is None or not isinstance(speculation, Eagle3):
+    if folder is None:
         return "no drafter"
     path = site.agent.from_cwd(folder)
     target = target_facts(site.agent, site.agent.from_cwd(site.sweep.engine.model))
-    algorithm = "EAGLE" if speculation.eagle2 else "EAGLE3"
-    looked = inspect_folder(site.agent, path, target, _engine(site, found, algorithm))
+    looked = inspect_folder(
+        site.agent, path, target, _engine(site, found, algorithm_of(speculation))
+    )
     if looked is None or looked.verdict.reason == "config_missing":
         raise failed("check_drafter", "draft_path_missing", f"{path} holds no config.json")
     verdict = looked.verdict
@@ -47,7 +49,7 @@ def check_drafter(site: Site, found: Survey) -> str:
     return "; ".join(verdict.warnings) or "drafter fits"
 
 
-def _engine(site: Site, found: Survey, algorithm: str) -> EngineFacts:
+def _engine(site: Site, found: Survey, algorithm: str | None) -> EngineFacts:
     """The engine there, with the flags of this arm that the check needs."""
     flags = arm_flags(site.sweep, site.trial.arm, site.trial.levels)
     env = engine_env(site.sweep, site.host, site.trial.arm, site.trial.levels)

@@ -63,15 +63,18 @@ def acceptance(algorithm: str | None, drafter: str | None) -> tuple[float, ...]:
     A folder of a known name has the truth's numbers, any other one those of its
     ``rehearsal.json`` (``{"accept_at": [...]}``), else none. A drafter that lacks a tensor
     serves and accepts nothing, as on a real host, where unmatched names are skipped silently
-    (sgl-project/sglang#27829); so does an EAGLE-3 head started as EAGLE.
+    (sgl-project/sglang#27829); so does an EAGLE-3 head started as EAGLE, or the other way round.
     """
     if algorithm == "NGRAM":
         return truth.NGRAM
-    if algorithm is None or drafter is None or algorithm == "EAGLE":
+    if algorithm is None or drafter is None:
         return ()
     folder = Path(drafter)
     told = folder / "rehearsal.json"
-    if not set(_NEEDED) <= set(tensors_of(drafter)):
+    is_head = "eagle3" in str(config_of(drafter, "draft_weights").get("architectures")).lower()
+    if is_head is not (algorithm == "EAGLE3"):
+        return ()
+    if is_head and not set(_NEEDED) <= set(tensors_of(drafter)):
         return ()
     if told.exists():
         return tuple(json.loads(told.read_text())["accept_at"])

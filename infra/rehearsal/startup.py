@@ -186,7 +186,8 @@ def _draft_graph_capture(rank: Rank) -> None:
             f"avail mem={rank.free_gib():.2f} GB"
         )
         rank.accident("draft_graph_capture")
-        models.check_shapes(drafter, models.config_of(drafter, "draft_weights"), hidden)
+        if rank.args["speculative_algorithm"] != "STANDALONE":
+            models.check_shapes(drafter, models.config_of(drafter, "draft_weights"), hidden)
         rank.take("draft_graph_capture", 0.06)
         rank.capture_bar()
         took_s = rank.until("draft_graph_capture", (number + 1) / len(kinds or [1]))
