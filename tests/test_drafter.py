@@ -341,7 +341,8 @@ def test_a_language_model_as_drafter_may_be_of_any_size():
 
 
 def test_a_prediction_layer_of_the_target_has_the_targets_config():
-    change = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3"}
+    change: dict[str, Any] = {"architectures": ["DeepseekV3ForCausalLM"]}
+    change["model_type"] = "deepseek_v3"
     change |= {"num_hidden_layers": 61, "draft_vocab_size": DROP, "eagle_config": DROP}
     assert check(change, sglang(speculative_algorithm="NEXTN")).ok
 

@@ -167,7 +167,7 @@ def test_who_has_a_drafter():
     ]
 
 
-WRONG = {
+WRONG: dict[str, Any] = {
     "one of three": (
         {"num_steps": 3},
         (
@@ -224,7 +224,7 @@ WRONG |= {
 }
 
 
-WRONG_NGRAM = {
+WRONG_NGRAM: dict[str, Any] = {
     "min_breadth: is 11, above max_breadth 10: lower it, or raise the other": {"min_breadth": 11},
     "branch_length: is of SGLang 0.5.9, trie_depth of newer releases: no release has both": {
         "branch_length": 18,
