@@ -9,6 +9,7 @@ from configs.flags import flag_value, unknown_flags, whole_flag
 from configs.layers import arm_flags, model_paths, place_of, places, single_changes
 from configs.problems import Said
 from configs.speculation import Eagle, Eagle3, Standalone, drafter_of
+from configs.synthetic_rules import synthetic_cautions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,7 @@ def warnings(sweep: Sweep) -> list[Said]:
         *_shell_characters(sweep),
         *_one_block(sweep),
         *_drafter_backend(sweep),
+        *synthetic_cautions(sweep),
     ]
 
 

@@ -12,6 +12,7 @@ from configs.probe import Probe
 from configs.problems import WrongKeyError
 from configs.secret_names import SecretName
 from configs.speculation import Off, Speculation
+from configs.synthetic import Simulate, Weights
 from configs.values import Value
 
 
@@ -26,6 +27,8 @@ class Sglang(Value):
     env: dict[EnvName, str] = {}
     env_from: tuple[SecretName, ...] = ()
     """Names of secrets that are taken from the controller's environment."""
+    weights: Weights = "real"
+    """``dummy``: random weights in every arm (--load-format dummy), of target and drafters."""
 
 
 Engine = Sglang
@@ -45,6 +48,8 @@ class Arm(Value):
     flags: Flags = {}
     """Flags of this arm alone; they win over the engine's."""
     env: dict[EnvName, str] = {}
+    simulate: Simulate | None = None
+    """Acceptance that the engine pretends; never compared with a real one."""
     note: str = ""
     replicate_of: Name | None = None
     """Another arm, of which this one is an exact copy: what differs between the two is noise
@@ -156,7 +161,7 @@ def _copied(name: str, arm: Arm, arms: dict[str, Arm]) -> Arm:
     of = arms[origin]
     if of.replicate_of is not None:
         raise WrongKeyError(key, f"{origin} is a copy itself: name {of.replicate_of}")
-    for field in ("speculation", "flags", "env"):
+    for field in ("speculation", "flags", "env", "simulate"):
         if field in arm.model_fields_set and getattr(arm, field) != getattr(of, field):
             raise WrongKeyError(
                 f"arms.{name}.{field}", f"a copy of {origin} has nothing of its own: leave it out"

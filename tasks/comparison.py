@@ -10,7 +10,8 @@ from tasks.record import KindAcceptance
 # Schema history of comparison.json:
 # 1 - first shape.
 # 2 - alone_low, alone_high; intervals in accounts and crossovers; outliers; looks.
-SCHEMA = 2
+# 3 - synthetic.
+SCHEMA = 3
 
 Verdict = Literal["better", "worse", "same", "undecided"]
 
@@ -209,6 +210,9 @@ class Comparison(Value):
     sweep_runs: tuple[str, ...]
     rehearsal: bool
     """True: no claim about any GPU."""
+    synthetic: tuple[str, ...] = ()
+    """What was made up in the trials that entered: "dummy weights", "simulated acceptance"; then
+    no ratio is a claim about a drafter."""
     host_class: str | None
     hosts: tuple[str, ...]
     baseline: str | None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from configs.rules import arm_flags
 from configs.speculation import drafter_of
 from configs.speculation_flags import algorithm_of
+from configs.synthetic import DRAFT_LOAD_FORMAT
 from tasks.drafter_verdict import EngineFacts
 from tasks.inspection import inspect_folder, target_facts
 from tasks.launch import engine_env
@@ -33,8 +34,13 @@ def check_drafter(site: Site, found: Survey) -> str:
         return "no drafter"
     path = site.agent.from_cwd(folder)
     target = target_facts(site.agent, site.agent.from_cwd(site.sweep.engine.model))
+    flags = arm_flags(site.sweep, site.trial.arm, site.trial.levels)
     looked = inspect_folder(
-        site.agent, path, target, _engine(site, found, algorithm_of(speculation))
+        site.agent,
+        path,
+        target,
+        _engine(site, found, algorithm_of(speculation)),
+        weights=flags.get(DRAFT_LOAD_FORMAT) != "dummy",
     )
     if looked is None or looked.verdict.reason == "config_missing":
         raise failed("check_drafter", "draft_path_missing", f"{path} holds no config.json")

@@ -86,6 +86,7 @@ def tags_of(record: TrialRecord) -> dict[str, str]:
         "host": record.host,
         "host_class": record.host_class,
         "rehearsal": str(record.rehearsal).lower(),
+        "synthetic": record.synthetic.words if record.synthetic else "none",
         "fingerprint": record.fingerprint,
         "status": record.status,
         "failure_class": failure.failure_class if failure else "none",
@@ -105,6 +106,8 @@ def describe(record: TrialRecord) -> str:
     lines = [f"**{record.status}** {setting_name(record)}, block {record.block} on {record.host}"]
     if record.rehearsal:
         lines.append("REHEARSAL: the pretend host; no claim about any GPU.")
+    if record.synthetic:
+        lines.append(f"MADE UP: {record.synthetic.words}; no claim about any drafter.")
     if record.failure:
         lines.append(
             f"failed at {record.failure.stage}: `{record.failure.failure_class}`: "

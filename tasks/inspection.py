@@ -37,9 +37,22 @@ class Inspection(NamedTuple):
 
 
 def inspect_folder(
-    files: Files, path: str, target: TargetFacts, engine: EngineFacts
+    files: Files, path: str, target: TargetFacts, engine: EngineFacts, *, weights: bool = True
 ) -> Inspection | None:
-    """Reads a drafter's config and headers and judges them; None where there is no such folder."""
+    """Reads a drafter's config and headers and judges them; None where there is no such folder.
+
+    Args:
+        files: Where the folder is.
+        path: The folder.
+        target: The target.
+        engine: The engine.
+        weights: Whether its weights will be loaded; a dummy drafter is a config alone.
+    """
+    if not weights:
+        listed = files.folder(path)
+        config = optional(files, posixpath.join(path, CONFIG))
+        verdict = check_drafter(config, target, engine)
+        return None if listed is None else Inspection(verdict, listed[1])
     try:
         found = read_checkpoint(files, path)
     except NotSafetensorsError as error:

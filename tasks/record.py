@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+from configs.synthetic import Synthetic
 from configs.values import Value
 
 # Schema history of record.json:
 # 1 - first shape.
 # 2 - measurements gain counter_accept_length, output_tokens, finish_reasons, and two further words
 #     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
-# 3 - models: which content target and drafter had; must_match gains target_content.
+# 3 - models: which content target and drafter had; synthetic: what was made up; must_match gains
+#     target_content.
 SCHEMA = 3
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
@@ -281,3 +283,5 @@ class TrialRecord(Value):
     """``target`` and ``drafter`` -> identity of the folder's content, as `eagle3-sweep inspect`
     prints it; without what could not be read. Since schema 3."""
     notes: tuple[str, ...]
+    synthetic: Synthetic | None = None
+    """What was made up: weights, acceptance; None: nothing. Since schema 3."""

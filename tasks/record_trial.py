@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from configs.plan import hash_of
 from configs.rules import arm_flags
 from configs.speculation import drafter_of
+from configs.synthetic import synthetic_of
 from infra.about import product_version
 from tasks.check import check
 from tasks.evidence import evidence_of
@@ -107,6 +108,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         ended_at=seen.ended.isoformat(timespec="seconds"),
         versions=versions(seen.survey),
         models=_models(site, seen),
+        synthetic=synthetic_of(flags, env),
         notes=tuple(site.mask.text(note) for note in _notes(seen)),
     )
 

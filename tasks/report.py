@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tasks.comparison import setting_label
-from tasks.decision import REHEARSAL, decision_sentence, users
+from tasks.decision import MADE_UP, REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
 from tasks.report_outputs import outputs_section
@@ -57,6 +57,9 @@ def render_report(
     parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
     if comparison.rehearsal:
         parts.insert(0, f"> **{REHEARSAL}.** All figures come from the rehearsal host.")
+    if comparison.synthetic:
+        what = ", ".join(comparison.synthetic)
+        parts.insert(0, f"> **{MADE_UP.format(what=what)}.** Step times are real, texts are not.")
     if question:
         parts.append(inline(question))
     parts.append(f"**{inline(decision_sentence(comparison))}.**")

@@ -114,6 +114,7 @@ MEASURED = [
     ),
 ]
 AROUND = [
+    ("simulation_not_in_effect", {"simulated": 2.6316}, {"simulated": 2.6315}),
     ("too_few_prompts", {"distinct_prompts": 3}, {"distinct_prompts": 4}),
     (
         "outside_cuda_graphs",

@@ -53,7 +53,7 @@ WRONG = {
     ),
     "key of nobody": (
         ("  model: /models/target", "  model: /models/target\n  zzz: 1"),
-        "f.yaml:7: engine.zzz: unknown key: known are kind, model, flags, env, env_from",
+        "f.yaml:7: engine.zzz: unknown key: known are kind, model, flags, env, env_from, weights",
     ),
     "kind missing": (
         ("      kind: eagle3\n", ""),
