@@ -127,6 +127,9 @@ class Sweep(Value):
     same_margin: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
     """Within this ratio either way two speeds are the same."""
     patience: Patience = Patience()
+    what_if: dict[Name, Annotated[Number, Field(ge=1)]] = {}
+    """Drafter -> accept length, as printed on a model card: what speed it would give here. Needs
+    arms that simulate at least two accept lengths."""
     tolerate: dict[Name, Text] = {}
     """Finding -> why it does not make a trial suspect here. It stays in the record and the
     report; use it for what is known and the same in all arms."""

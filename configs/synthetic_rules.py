@@ -25,6 +25,7 @@ _SAID: Final = {
 def synthetic_problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
     """Everything that is wrong with what a sweep makes up; empty where nothing is."""
     found = [*_hidden(sweep, host)]
+    found += _questions(sweep)
     for name, arm in sweep.arms.items():
         found += _arm(name, arm, dummy=sweep.engine.weights == "dummy")
     return found
@@ -77,6 +78,25 @@ def _hidden(sweep: Sweep, host: Host | None) -> Iterator[Said]:
                 "hosts",
                 f"the host file's env sets {name}, so that every arm would pretend: take it out",
             )
+
+
+def _questions(sweep: Sweep) -> Iterator[Said]:
+    """What if needs two pretended accept lengths of one shape, and a plain arm beside them."""
+    if not sweep.what_if:
+        return
+    shapes: dict[str, set[float]] = {}
+    for arm in sweep.arms.values():
+        if arm.simulate is not None:
+            key = f"{arm.speculation.model_dump_json()} {sorted(arm.flags.items())}"
+            shapes.setdefault(key, set()).add(arm.simulate.accept_length)
+    if not any(len(lengths) > 1 for lengths in shapes.values()):
+        yield Said(
+            "what_if",
+            "needs two arms or more that differ in nothing but simulate.accept_length: 1 and the "
+            "number of draft steps + 1 are enough",
+        )
+    if not any(isinstance(arm.speculation, Off) for arm in sweep.arms.values()):
+        yield Said("what_if", "needs an arm without speculation to compare with: add one")
 
 
 def _arm(name: str, arm: Arm, *, dummy: bool) -> Iterator[Said]:

@@ -6,11 +6,12 @@ from typing import Literal
 
 from configs.values import Value
 from tasks.record import KindAcceptance
+from tasks.what_if_answers import WhatIf
 
 # Schema history of comparison.json:
 # 1 - first shape.
 # 2 - alone_low, alone_high; intervals in accounts and crossovers; outliers; looks.
-# 3 - synthetic.
+# 3 - synthetic, what_if.
 SCHEMA = 3
 
 Verdict = Literal["better", "worse", "same", "undecided"]
@@ -238,6 +239,8 @@ class Comparison(Value):
     refusals: tuple[Refusal, ...]
     excluded: tuple[Excluded, ...]
     outliers: tuple[Outlier, ...] = ()
+    what_if: WhatIf | None = None
+    """Answers from pretended acceptance; None where nothing was pretended."""
     notes: tuple[str, ...]
 
 

@@ -22,6 +22,7 @@ from tasks.report_trials import (
     left_out_section,
     reproduce_section,
 )
+from tasks.report_what_if import what_if_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +70,7 @@ def render_report(
         (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
         ("Where it breaks even", _crossovers(comparison)),
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
+        ("What if", what_if_section(comparison.what_if)),
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
         ("Copies", _copies(comparison)),

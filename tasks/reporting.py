@@ -16,6 +16,7 @@ from tasks.figures import draw_figures, draw_pictures
 from tasks.looks import confidence_of_look
 from tasks.report import render_report
 from tasks.report_page import render_page
+from tasks.what_if import what_if
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +46,7 @@ class Report(Value):
 def compare_sweep(sweep: Sweep, records: Sequence[TrialRecord]) -> Comparison:
     """The comparison that a sweep asks for."""
     looks = sweep.until.looks if sweep.until else 1
-    return compare(
+    found = compare(
         records,
         same_margin=sweep.same_margin,
         confidence=confidence_of_look(looks),
@@ -53,6 +54,7 @@ def compare_sweep(sweep: Sweep, records: Sequence[TrialRecord]) -> Comparison:
         copies={name: arm.replicate_of for name, arm in sweep.arms.items() if arm.replicate_of},
         looks=looks,
     )
+    return found.model_copy(update={"what_if": what_if(records, sweep.what_if)})
 
 
 def write_report(
