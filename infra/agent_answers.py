@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from infra.shell import Output
 
 _REFUSED = 10
-_FULL = ("No space left on device", "Disk quota exceeded")
+_FULL = ("no space left on device", "disk quota exceeded")
 
 
 class Hello(NamedTuple):
@@ -86,8 +86,13 @@ def text_of(output: Output) -> str:
         AgentRefusal: ``disk_full``.
         AgentBroken: Any other exit code than 0.
     """
-    if output.code != 0 and any(words in output.err for words in _FULL):
+    if output.code != 0 and says_full(output.err):
         raise AgentRefusal("disk_full", output.err.strip()[:200], {})
     if output.code != 0:
         raise AgentBroken(f"the host's shell: exit {output.code}: {output.err.strip()[:200]}")
     return output.out
+
+
+def says_full(text: str) -> bool:
+    """Whether a host's words (in C's language) mean a full disk."""
+    return any(words in text.lower() for words in _FULL)

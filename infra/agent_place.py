@@ -1,9 +1,8 @@
-"""The place of the agent on a host: whether our program lies there, and how much room there is."""
+"""The place of the agent on a host: whether our program lies there."""
 
 from __future__ import annotations
 
 import posixpath
-import sys
 from typing import TYPE_CHECKING
 
 from infra.errors import AgentRefusal
@@ -37,9 +36,3 @@ def is_there(shell: Shell, path: str, *, below: str) -> bool:
         text = "belongs to another user: name one of your own under folder in the host file"
         raise AgentRefusal("foreign_folder", f"{seen.out.strip()} {text}", {})
     return seen.code == 0
-
-
-def free_bytes(shell: Shell, folder: str) -> int:
-    """The room on a disk of the host; endless where it does not say."""
-    said = shell.run(["df", "-Pk", folder], timeout_s=_SHORT_S).out.split()
-    return int(said[-3]) * 1024 if len(said) > 6 and said[-3].isdecimal() else sys.maxsize

@@ -1,12 +1,13 @@
-"""One command or file session on one SSH channel: every wait for it has an end."""
+"""One command on one SSH channel: every wait for it has an end."""
 
 from __future__ import annotations
 
+import math
 import select
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import paramiko
 
@@ -16,6 +17,34 @@ if TYPE_CHECKING:
 _PIECE = 1 << 18
 # Paramiko's one pipe for both streams can miss a wake-up: one stream clears what the other set.
 _LOOK_S = 0.1
+
+
+class Bound(NamedTuple):
+    """How long a command may take."""
+
+    seconds: float
+    quiet: bool = False
+    """True: so long without a byte, however long the whole takes."""
+    deadline: float = math.inf
+
+    def begun(self) -> Bound:
+        """The same, from now on."""
+        return self._replace(deadline=time.monotonic() + self.seconds)
+
+    def moved(self) -> Bound:
+        """After some bytes went through."""
+        return self.begun() if self.quiet else self
+
+    def left(self) -> float:
+        """Seconds that are left.
+
+        Raises:
+            TimeoutError: None.
+        """
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
 
 
 @contextmanager
@@ -44,7 +73,28 @@ def bounded(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def read_both(channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
+def send(channel: paramiko.Channel, data: bytes, bound: Bound) -> None:
+    """Gives a command its stdin, and closes it: whoever reads it sees its end.
+
+    A command that ended without reading all of it has said why.
+
+    Raises:
+        TimeoutError: It was not taken in time.
+    """
+    sent = 0
+    while sent < len(data) and not channel.closed:
+        channel.settimeout(bound.left())
+        try:
+            sent += channel.send(data[sent : sent + _PIECE])
+        except TimeoutError:
+            raise
+        except OSError:  # paramiko's word for a channel that was closed meanwhile
+            return
+        bound = bound.moved()
+    channel.shutdown_write()
+
+
+def read_both(channel: paramiko.Channel, bound: Bound) -> tuple[bytes, bytes]:
     """Reads both streams of a command to their end, and waits for its exit code.
 
     Raises:
@@ -55,16 +105,16 @@ def read_both(channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]
     watch.register(channel.fileno(), select.POLLIN)
     while True:
         ended = channel.eof_received or channel.closed
+        before = len(out) + len(err)
         while channel.recv_ready():
             out += channel.recv(_PIECE)
         while channel.recv_stderr_ready():
             err += channel.recv_stderr(_PIECE)
         if ended:
             break
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        watch.poll(min(left, _LOOK_S) * 1000)
-    if not channel.status_event.wait(max(deadline - time.monotonic(), 0.001)):
+        if len(out) + len(err) > before:
+            bound = bound.moved()
+        watch.poll(min(bound.left(), _LOOK_S) * 1000)
+    if not channel.status_event.wait(bound.left()):
         raise TimeoutError
     return bytes(out), bytes(err)

@@ -13,9 +13,9 @@ import posixpath
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from infra.agent_answers import Hello, Poll, read_answer, text_of
+from infra.agent_answers import Hello, Poll, read_answer, says_full, text_of
 from infra.agent_file import agent_file
-from infra.agent_place import free_bytes, is_there
+from infra.agent_place import is_there
 from infra.errors import AgentBroken, AgentRefusal, ContactLost, FileRefused, HostRebooted
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ T = TypeVar("T")
 _CALL_S = 20.0
 _FOLDER_S = 60.0  # samples of a hundred files on a slow network disk
 _LEAST_WAIT_S = 5.0  # a poll takes two at most, on a busy host some more
-_BLOCK = 65_536
 _INLINE = 32_000  # an argument may hold 128 KiB (MAX_ARG_STRLEN)
 
 
@@ -100,6 +99,7 @@ class HostAgent:
         seen: str | None = None,
         timeout_s: float = 1.5,
         quiet_s: float = 0.0,
+        start: Mapping[str, Any] | None = None,
     ) -> Poll:
         """Blocks on the host until something changes, two seconds at most; renews the lease.
 
@@ -112,6 +112,7 @@ class HostAgent:
             timeout_s: The longest wait.
             quiet_s: So long the growth of log and progress wakes nobody: every poll starts a
                 process on the host that is being measured.
+            start: A job that is begun first, from :meth:`prepare`; it is the one that is wanted.
         """
         claim = {"root": self.root, "holder": holder, "lease_s": self.host.lease_s}
         answer = self.call(
@@ -125,6 +126,7 @@ class HostAgent:
             claim=claim if holder else None,
             job=job,
             seen=seen,
+            start=start,
         )
         return Poll.of(answer, offset)
 
@@ -147,7 +149,7 @@ class HostAgent:
         try:
             self._patiently(lambda: self.shell.put(data, path))
         except FileRefused as error:
-            if free_bytes(self.shell, posixpath.dirname(path)) < len(data) + _BLOCK:
+            if says_full(str(error)):
                 raise AgentRefusal("disk_full", str(error), {}) from error
             raise
 
@@ -190,20 +192,20 @@ class HostAgent:
         Raises:
             AgentBroken: The job died without a result, or did not end in time.
         """
-        self.start(folder, name, job, request, python=python)
+        start: dict[str, Any] | None = self.prepare(folder, name, job, request, python=python)
         deadline = time.monotonic() + timeout_s
         seen: str | None = None
         while time.monotonic() < deadline:
             # No offset: this loop wants the job alone, not the engine's log.
-            poll = self.wait(folder, None, holder=holder, job=name, seen=seen)
-            seen = poll.seen
+            poll = self.wait(folder, None, holder=holder, job=name, seen=seen, start=start)
+            seen, start = poll.seen, None
             if poll.job is not None and poll.job["result"] is not None:
                 return dict(poll.job["result"])
             if poll.job is not None and not poll.job["alive"]:
                 raise AgentBroken(f"job {name} died: {poll.job['log_tail'][-300:]}")
         raise AgentBroken(f"job {name} did not end within {timeout_s:g} s")
 
-    def start(
+    def prepare(
         self,
         folder: str,
         name: str,
@@ -211,14 +213,17 @@ class HostAgent:
         request: Mapping[str, Any],
         *,
         python: str | None = None,
-    ) -> None:
-        """Starts a job; one of that name that was started before is left as it is."""
+    ) -> dict[str, Any]:
+        """What begins a job with the first :meth:`wait` for it; a long request is laid there now.
+
+        A job of a name that was begun before is left as it is.
+        """
+        start: dict[str, Any] = {"name": name, "job": job, "python": python}
         if len(json.dumps(request)) < _INLINE:
-            self.call("start", dir=folder, name=name, job=job, request=request, python=python)
-            return
+            return {**start, "request": request}
         self.make_folder(posixpath.join(folder, "jobs", name))
         self.put_json(request, posixpath.join(folder, "jobs", name, "request.json"))
-        self.call("start", dir=folder, name=name, job=job, python=python)
+        return start
 
     def put_json(self, value: Mapping[str, Any], path: str) -> None:
         """Writes a JSON file on the host, 0600."""

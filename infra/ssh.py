@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import logging
 import math
-import posixpath
-import secrets
 import shlex
 import socket
 import threading
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +23,11 @@ import fabric
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, PasswordRequiredException
 
-from infra.channel import bounded, read_both
+from infra.channel import Bound, bounded, read_both, send
 from infra.detached import holds_streams
-from infra.errors import CommandKilled, ContactLost, FileRefused, HostRefused
+from infra.errors import CommandKilled, ContactLost, HostRefused
 from infra.host_keys import changed_key, check_host_key
+from infra.remote_file import check_done, reading, writing
 from infra.shell import Output
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ _CUT_AT_LOGIN = ("transport shut down or saw EOF", "Authentication timeout")
 _USER_TIMEOUT_MS = 20_000
 _CHANNEL_S = 15.0
 _KEEPALIVE_S = 15
-_FILE_S = 30.0  # without one byte of a file; a frozen sshd answers TCP for ever
+_FILE = Bound(30.0, quiet=True)  # a frozen sshd answers TCP for ever
 
 
 class SshShell:
@@ -61,58 +59,47 @@ class SshShell:
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> Output:
         """See Shell. The login shell of the host gets one quoted line, and gives way to it."""
         with self._alive("while a command ran") as connection:
-            channel = connection.transport.open_session(timeout=min(_CHANNEL_S, timeout_s))
-            deadline = time.monotonic() + timeout_s
-            try:
-                with bounded(channel, timeout_s):
-                    channel.exec_command(f"exec {shlex.join(argv)}")
-                channel.shutdown_write()  # whoever reads stdin sees its end
-                out, err = read_both(channel, deadline)
-                code = channel.recv_exit_status()
-            except TimeoutError as error:
-                held = " and ".join(holds_streams(argv[-1]))
-                why = f": what it put into the background holds {held}" if held else ""
-                raise ContactLost(f"{self}: no answer within {timeout_s:g} s{why}") from error
-            finally:
-                channel.close()
-            if code == -1:
-                # A signal, a stopped sshd and a cut link look the same here: ask once more.
-                connection.transport.open_session(timeout=_CHANNEL_S).close()
-                raise CommandKilled(f"{self}: {argv[0]} was ended by a signal there: {_last(err)}")
+            code, out, err = self._carry_out(connection, argv, Bound(timeout_s))
         return Output.of(code, out, err)
 
     def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
         """See Shell."""
-        folder, name = posixpath.split(path)
-        part = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+        argv = writing(path, len(data), mode)
         with self._alive(f"while writing {path}") as connection:
-            sftp = connection.files()
-            try:
-                with sftp.open(part, "wb") as file:
-                    file.set_pipelined(pipelined=True)
-                    sftp.chmod(part, mode)
-                    file.write(data[:-1])
-                    # Paramiko drops the answers to pipelined writes, so that a full disk would
-                    # leave a short file; with the last byte all of them are waited for.
-                    file.set_pipelined(pipelined=False)
-                    file.write(data[-1:])
-                sftp.posix_rename(part, path)
-            except OSError as error:
-                _forget(sftp, part)
-                _raise_if_file(error, path, "written")
-                raise
+            said = Output.of(*self._carry_out(connection, argv, _FILE, data))
+        check_done(said, path, "written")
 
     def get(self, path: str) -> bytes:
         """See Shell."""
         with self._alive(f"while reading {path}") as connection:
-            sftp = connection.files()
-            try:
-                with sftp.open(path, "rb") as file:
-                    file.prefetch(file.stat().st_size or 0)
-                    return bytes(file.read())
-            except OSError as error:
-                _raise_if_file(error, path, "read")
-                raise
+            code, data, err = self._carry_out(connection, reading(path), _FILE)
+        check_done(Output.of(code, b"", err), path, "read")
+        return data
+
+    def _carry_out(
+        self, connection: _Connection, argv: Sequence[str], bound: Bound, stdin: bytes = b""
+    ) -> tuple[int, bytes, bytes]:
+        """One command on a channel of its own: exit code and both streams."""
+        channel = connection.transport.open_session(timeout=min(_CHANNEL_S, bound.seconds))
+        bound = bound.begun()
+        try:
+            with bounded(channel, bound.seconds):
+                channel.exec_command(f"exec {shlex.join(argv)}")
+            send(channel, stdin, bound)
+            out, err = read_both(channel, bound)
+            code = channel.recv_exit_status()
+        except TimeoutError as error:
+            held = " and ".join(holds_streams(argv[-1]))
+            why = f": what it put into the background holds {held}" if held else ""
+            said = f"{self}: no answer within {bound.seconds:g} s{why}"
+            raise ContactLost(said) from error
+        finally:
+            channel.close()
+        if code == -1:
+            # A signal, a stopped sshd and a cut link look the same here: ask once more.
+            connection.transport.open_session(timeout=_CHANNEL_S).close()
+            raise CommandKilled(f"{self}: {argv[0]} was ended by a signal there: {_last(err)}")
+        return code, out, err
 
     def close(self) -> None:
         """See Shell."""
@@ -128,7 +115,7 @@ class SshShell:
             connection = self._open()
             try:
                 yield connection
-            except (CommandKilled, FileRefused, FileNotFoundError):
+            except CommandKilled:
                 raise
             except ContactLost:
                 self.close()
@@ -170,7 +157,6 @@ class _Connection(fabric.Connection):
                 "auth_timeout": 10,
             },
         )
-        self._files: paramiko.SFTPClient | None = None
         check_host_key(self.client, spec)
 
     def open(self) -> Any:
@@ -184,19 +170,8 @@ class _Connection(fabric.Connection):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
         return opened
 
-    def files(self) -> paramiko.SFTPClient:
-        """The SFTP session, bounded in time."""
-        if self._files is None:
-            channel = self.transport.open_session(timeout=_CHANNEL_S)
-            channel.settimeout(_FILE_S)
-            with bounded(channel, _CHANNEL_S):
-                channel.invoke_subsystem("sftp")
-            self._files = paramiko.SFTPClient(channel)
-        return self._files
-
     def close(self) -> None:
         """Closes the way there too, which Fabric leaves open."""
-        self._files = None
         super().close()
         self.client.close()  # also what was opened in part
         if isinstance(self.gateway, _Connection):
@@ -253,27 +228,6 @@ def _key_of(spec: Ssh) -> dict[str, str]:
         # paramiko lets through what its parsers raise: ValueError, struct.error, UnicodeError, ...
         raise HostRefused(f"{path} cannot be read as a private key: {_say(error)}") from error
     return {"key_filename": str(path)}
-
-
-def _forget(sftp: paramiko.SFTPClient, part: str) -> None:
-    """Takes away what was written in part, if the host still listens."""
-    with suppress(OSError, EOFError, paramiko.SSHException):
-        sftp.remove(part)
-
-
-def _raise_if_file(error: OSError, path: str, verb: str) -> None:
-    """Tells the host's word about a file from a lost connection: both are OSErrors.
-
-    SFTP knows no word for a full disk: OpenSSH says "Failure".
-    """
-    if isinstance(error, FileNotFoundError):
-        raise FileNotFoundError(path) from error
-    # A status of SFTP comes as a bare OSError; what breaks the connection has a number or a type,
-    # but for one that paramiko makes itself (channel.py).
-    told = type(error) is OSError and error.errno is None and str(error) != "Socket is closed"
-    if isinstance(error, PermissionError) or told:
-        reason = f"{str(error).lower()} (a full disk?)" if told else "not permitted"
-        raise FileRefused(f"{path} could not be {verb}: {reason}") from error
 
 
 def _last(raw: bytes) -> str:

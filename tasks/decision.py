@@ -33,10 +33,15 @@ def decision_sentence(comparison: Comparison) -> str:
     concurrency; of several, the fastest in absolute terms. Its figure is given at the highest
     concurrency at which it is still better, and where it breaks even is said.
     """
-    parts = [REHEARSAL] if comparison.rehearsal else []
+    return ". ".join([*no_claims(comparison), _sentence(comparison)])
+
+
+def no_claims(comparison: Comparison) -> list[str]:
+    """What its figures are no claim about; stands before everything that is shown of them."""
+    said = [REHEARSAL] if comparison.rehearsal else []
     if comparison.synthetic:
-        parts.append(MADE_UP.format(what=", ".join(comparison.synthetic)))
-    return ". ".join([*parts, _sentence(comparison)])
+        said.append(MADE_UP.format(what=", ".join(comparison.synthetic)))
+    return said
 
 
 def percent(ratio: float) -> str:

@@ -188,14 +188,17 @@ def drive(server: Server, load: Load) -> dict[str, Any]:
         deadline_s=probe.timeout_s,
     )
     request["look_at_gpus"] = load.stage == "probe"
-    site.agent.start(site.folder, job, "drive", request, python=site.python)
+    start: dict[str, Any] | None = site.agent.prepare(
+        site.folder, job, "drive", request, python=site.python
+    )
     deadline = time.monotonic() + probe.timeout_s + _MARGIN_S
     # A server that hangs still answers /health: only tokens tell that it works.
     silence_s = min(site.sweep.patience.silence_s, probe.request_timeout_s)
     last_made, moved = (0, 0), time.monotonic()
     dead_since: float | None = None
     while True:
-        followed = follower.poll(job=job, quiet_s=_QUIET_S)
+        followed = follower.poll(job=job, quiet_s=_QUIET_S, start=start)
+        start = None
         state = followed.poll.job or {}
         if state.get("result") is None and _still_writing(followed.poll, dead_since):
             dead_since = dead_since or time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.speculation import drafter_of
 from tasks.contact import Sight, conclude
@@ -13,6 +13,8 @@ from tasks.start_log import StartLog
 from tasks.venue import failed_as
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from infra.host_agent import Poll
     from tasks.failures import Failure
     from tasks.venue import Site
@@ -46,7 +48,12 @@ class Follower:
         self._tap: list[bytes] | None = None
 
     def poll(
-        self, *, job: str | None = None, timeout_s: float = 1.5, quiet_s: float = 0.0
+        self,
+        *,
+        job: str | None = None,
+        timeout_s: float = 1.5,
+        quiet_s: float = 0.0,
+        start: Mapping[str, Any] | None = None,
     ) -> Followed:
         """Waits on the host for the next change, two seconds at most; keeps and reads the log."""
         asked = ours()
@@ -58,6 +65,7 @@ class Follower:
             seen=self._seen,
             timeout_s=timeout_s,
             quiet_s=quiet_s,
+            start=start,
         )
         heard = ours()
         self.clock.note(asked, heard, poll.monotonic)

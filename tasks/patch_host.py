@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import base64
 import posixpath
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,14 @@ from tasks.record import PatchOutcome
 from tasks.venue import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from configs.patch import Patch
     from infra.host_agent import HostAgent
     from tasks.patch_result import PatchResult
     from tasks.venue import Site
 
-# In our folder on the host: the files that are to be put back. Written before a file is changed,
-# so that whoever comes next can do it, whatever ended the attempt that changed it.
+# In our folder on the host: the files that are to be put back (infra/agent/ledger.py).
 _LEDGER = "patched.json"
 
 
@@ -40,7 +39,7 @@ def patch(site: Site, patches: Sequence[Patch]) -> tuple[PatchOutcome, ...]:
 
 def _patch(site: Site, one: Patch) -> PatchOutcome:
     where = locate(site, one)
-    source = site.agent.get(where["path"]) if where["exists"] else None
+    source = base64.b64decode(where["source"]) if where["exists"] else None
     result = apply_patch(source, one, where["version"])
     outcome = _outcome(one, result, where)
     site.say(f"{one.name}: {result.action}: {result.message}")
@@ -52,7 +51,7 @@ def _patch(site: Site, one: Patch) -> PatchOutcome:
 
 
 def locate(site: Site, one: Patch) -> dict[str, Any]:
-    """The file on the host, found without importing the engine (an import pulls torch)."""
+    """The file on the host and its text, found without importing the engine (that pulls torch)."""
     answer = site.agent.call(
         "file", op="locate", python=site.python, package=one.package, relative=one.module
     )
@@ -66,10 +65,6 @@ def locate(site: Site, one: Patch) -> dict[str, Any]:
 
 
 def _write(site: Site, one: Patch, path: str, result: PatchResult) -> None:
-    if not site.sweep.keep_patch:
-        site.agent.put_json(
-            {"paths": sorted({*ledger(site.agent), path})}, _ledger_path(site.agent)
-        )
     content = posixpath.join(site.folder, f"patch-{one.name}.py")
     site.agent.put(result.new_source, content)
     try:
@@ -80,6 +75,7 @@ def _write(site: Site, one: Patch, path: str, result: PatchResult) -> None:
             content_path=content,
             expect_sha256=result.sha256_before,
             python=site.python,
+            ledger=None if site.sweep.keep_patch else ledger_path(site.agent),
             answer_s=40.0,
         )
     except AgentRefusal as refusal:
@@ -118,32 +114,28 @@ def put_back(agent: HostAgent) -> tuple[str, ...]:
     Returns:
         One sentence for each file.
     """
-    paths = ledger(agent)
-    said = tuple(_put_back(agent, path) for path in paths)
-    if paths:
-        agent.put_json({"paths": []}, _ledger_path(agent))
-    return said
+    return reverted(agent.call("put-back", ledger=ledger_path(agent), answer_s=40.0)["files"])
 
 
-def _put_back(agent: HostAgent, path: str) -> str:
-    try:
-        restored = agent.call("file", op="restore", path=path)["restored"]
-    except AgentRefusal as refusal:
-        if refusal.error != "changed":
-            raise
-        # An upgrade of the engine, for example: its new file is not ours to replace.
-        return str(refusal)
-    agent.call("file", op="clear_pycache", path=path)
-    return f"{path} put back" if restored else f"{path} was not changed"
+def reverted(files: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What the host says of the files that were to be put back, in a sentence for each.
+
+    Raises:
+        AgentRefusal: One could not be written; it stays on the list.
+    """
+    return tuple(_said(file) for file in files)
 
 
-def ledger(agent: HostAgent) -> list[str]:
-    """The files on the host that are to be put back."""
-    try:
-        return [str(path) for path in json.loads(agent.get(_ledger_path(agent)))["paths"]]
-    except FileNotFoundError:
-        return []
+def _said(file: Mapping[str, Any]) -> str:
+    path, error = file["path"], file["error"]
+    if error == "changed":
+        # By an upgrade of the engine, for example: its new file is not ours to replace.
+        return f"{error}: {file['message']}"
+    if error is not None:
+        raise AgentRefusal(error, str(file["message"]), dict(file))
+    return f"{path} put back" if file["restored"] else f"{path} was not changed"
 
 
-def _ledger_path(agent: HostAgent) -> str:
+def ledger_path(agent: HostAgent) -> str:
+    """Where the list of changed files lies on the host."""
     return posixpath.join(agent.root, _LEDGER)

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infra.errors import AgentBroken
-from tasks.patch_host import put_back
+from tasks.patch_host import ledger_path, reverted
 from tasks.prepare import judge_reaped
 from tasks.venue import failed
 
@@ -49,6 +49,7 @@ def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None
         "port": handle.port if handle else None,
         "gpu_wait_s": patience.gpu_free_s,
         "free_below_mib": None,
+        "ledger": ledger_path(site.agent),
     }
     began = time.monotonic()
     result = site.agent.job(
@@ -59,14 +60,14 @@ def tear_down(site: Site, handle: Handle | None, *, grace_s: float | None = None
         timeout_s=grace + patience.gpu_free_s + 30,
         holder=site.holder,
     )
-    reverted = put_back(site.agent)
     if has_secrets(site.sweep, site.host):
         forget_secrets(site.agent, site.folder)
     if not result.get("ok", True):
         raise failed("tear_down", "unkillable_process", str(result.get("message")))
     judge_reaped("tear_down", result)
+    told = reverted(result["files"])
     said = f"{len(result['signalled'])} processes ended in {result['seconds']:.1f} s"
-    return Torn("; ".join([said, *verified(result), *reverted]), strangers_in(result))
+    return Torn("; ".join([said, *verified(result), *told]), strangers_in(result))
 
 
 def strangers_in(result: Mapping[str, Any]) -> tuple[str, ...]:

@@ -128,12 +128,15 @@ def _generate_slowly(site: Site, follower: Follower, handle: Handle, began: floa
         "stream": True,
     }
     request = drive_request(handle, [{"id": "ready", "kind": "ready", "payload": payload}], 1)
-    site.agent.start(site.folder, name, "drive", request, python=site.python)
+    start: dict[str, Any] | None = site.agent.prepare(
+        site.folder, name, "drive", request, python=site.python
+    )
     sent = time.monotonic()
     result: dict[str, Any] | None = None
     bound_s = min(_GENERATION_S, site.sweep.patience.silence_s)
     while result is None and time.monotonic() - sent < bound_s:
-        followed = follower.poll(job=name)
+        followed = follower.poll(job=name, start=start)
+        start = None
         follower.raise_if_dead(followed.poll, "wait_ready")
         job = followed.poll.job or {}
         result = job.get("result")

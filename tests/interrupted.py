@@ -28,6 +28,7 @@ CLEAN = {
     "signalled": [7000],
     "survivors": [],
     "gpu_free": True,
+    "files": [],
     "port_free": True,
     "gpus": [],
     "seconds": 0.1,
@@ -81,7 +82,7 @@ class ScriptedAgent:
 
     def call(self, command: str, **_request: Any) -> dict[str, Any]:
         self._happened.append(command)
-        return {"ok": True, "log": "", "paths": [], "patches": []}
+        return {"ok": True, "log": "", "paths": [], "patches": [], "files": []}
 
     def head(self, *_arguments: Any) -> None:
         return None

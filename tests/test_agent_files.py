@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import sys
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from infra.agent import files
 from infra.agent.files import file
+from infra.agent.put_back import put_back
 from infra.agent.refusal import Refusal
 
 OLD = b"class A:\r\n\tpass\r\n"
@@ -157,13 +159,13 @@ def test_a_module_is_found_without_importing_its_package(tmp_path, monkeypatch):
         "path": str(package / "srt" / "m.py"),
         "exists": True,
         "version": "0.5.9",
-        "sha256": sha(OLD),
+        "source": base64.b64encode(OLD).decode(),
     }
     missing = file({**asked, "relative": "srt/none.py"})
-    assert (missing["exists"], missing["sha256"]) == (False, None)
+    assert (missing["exists"], missing["source"]) == (False, None)
     assert missing["path"] == str(package / "srt" / "none.py")
     none = file({**asked, "package": "no_such_engine", "relative": "x.py"})
-    assert none == {"path": None, "exists": False, "version": None, "sha256": None}
+    assert none == {"path": None, "exists": False, "version": None, "source": None}
 
 
 def test_unknown_operations_and_missing_keys_are_refused():
@@ -188,3 +190,33 @@ def test_any_order_of_writes_and_restores_ends_with_the_original(monkeypatch, tm
     assert path.read_bytes() == OLD
     assert not Path(f"{path}{files.BACKUP}").exists()
     assert not Path(f"{path}{files.NOTE}").exists()
+
+
+def test_what_is_listed_is_put_back_once_with_its_bytecode(tmp_path):
+    module, content = tmp_path / "m.py", tmp_path / "new.py"
+    listed = str(tmp_path / "patched.json")
+    module.write_bytes(OLD)
+    content.write_bytes(NEW)
+    asked = {"op": "write", "path": str(module), "content_path": str(content)}
+    file({**asked, "expect_sha256": sha(OLD), "python": sys.executable, "ledger": listed})
+    cache = tmp_path / "__pycache__"
+    cache.mkdir()
+    (cache / "m.cpython-311.pyc").write_bytes(b"x")
+    told = put_back(listed)
+    assert told == [{"path": str(module), "restored": True, "error": None, "message": None}]
+    assert module.read_bytes() == OLD
+    assert [*cache.iterdir()] == []
+    assert put_back(listed) == []
+
+
+def test_a_file_that_others_changed_since_is_theirs(tmp_path):
+    module, content = tmp_path / "m.py", tmp_path / "new.py"
+    listed = str(tmp_path / "patched.json")
+    module.write_bytes(OLD)
+    content.write_bytes(NEW)
+    asked = {"op": "write", "path": str(module), "content_path": str(content)}
+    file({**asked, "expect_sha256": sha(OLD), "python": sys.executable, "ledger": listed})
+    module.write_bytes(b"another release")
+    assert [row["error"] for row in put_back(listed)] == ["changed"]
+    assert module.read_bytes() == b"another release"
+    assert put_back(listed) == []

@@ -274,3 +274,34 @@ def test_an_engine_that_cannot_be_recorded_does_not_run(small_disk):
     assert not any(
         e.marker == trial.name for e in processes.environments(processes.table().values()).values()
     )
+
+
+def begin(trial: Trial, **request: Any) -> Any:
+    start = {"name": "survey", "job": "facts", "request": {"paths": [], **request}}
+    request = {"dir": str(trial.path), "offset": None, "start": start, "timeout_s": 2.0}
+    return trial.host.call("wait", **request)
+
+
+def test_one_poll_begins_a_job_and_brings_its_end(trial):
+    began = time.monotonic()
+    answer = begin(trial)
+    assert answer["job"]["result"]["ok"] is True
+    assert time.monotonic() - began < 1.9
+
+
+def test_a_job_that_is_over_already_is_told_at_once(trial):
+    first = begin(trial)["job"]
+    began = time.monotonic()
+    again = begin(trial)["job"]
+    assert time.monotonic() - began < 1.0
+    assert again["result"] == first["result"]
+
+
+def test_a_long_job_is_waited_for_and_the_next_poll_hears_of_its_end(trial):
+    start = {"name": "reap", "job": "reap", "request": {"gpu_wait_s": 0}}
+    seen = trial.wait(None)["seen"]
+    request = {"dir": str(trial.path), "offset": None, "start": start, "seen": seen}
+    answer = trial.host.call("wait", **request, timeout_s=0.0)
+    while answer["job"]["result"] is None:
+        answer = trial.wait(None, job="reap", seen=answer["seen"], timeout_s=2.0)
+    assert answer["job"]["result"]["ok"] is True

@@ -11,8 +11,7 @@ import asyncssh
 import pytest
 
 from configs.host import AcceptNew, Fingerprint, KnownHosts, Ssh
-from infra import ssh
-from infra.errors import ContactLost, FileRefused, HostRefused
+from infra.errors import ContactLost, HostRefused
 from infra.host_agent import HostAgent
 from infra.ssh import SshShell
 from tests.conftest import host_of
@@ -228,9 +227,3 @@ def test_a_refusal_leaves_no_thread_and_no_connection_behind(rehearsal):
                 says(asked)
         assert relay.accepted == 3
         assert relay.closed_within(5)
-
-
-def test_a_closed_socket_is_no_word_of_the_host_about_a_file():
-    ssh._raise_if_file(OSError("Socket is closed"), "/x", "read")
-    with pytest.raises(FileRefused, match="a full disk"):
-        ssh._raise_if_file(OSError("Failure"), "/x", "read")

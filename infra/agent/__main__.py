@@ -39,7 +39,7 @@ COMMANDS = {
         "wait",
         "wait",
         _keys("dir offset"),
-        _keys("max_bytes timeout_s quiet_s lease_s claim job seen"),
+        _keys("max_bytes timeout_s quiet_s lease_s claim job seen start"),
     ),
     "start": Command("jobs", "start", _keys("dir name job"), _keys("python request")),
     "run-job": Command("work", "run_job", _keys("dir name job")),
@@ -47,11 +47,12 @@ COMMANDS = {
         "web", "http_call", _keys("port method path"), _keys("body timeout_s headers_path")
     ),
     "port": Command("ports", "ports", takes=_keys("ports pick")),
+    "put-back": Command("put_back", "answer", _keys("ledger")),
     "file": Command(
         "files",
         "file",
         _keys("op"),
-        _keys("path content_path expect_sha256 python package relative bytes offset"),
+        _keys("path content_path expect_sha256 python package relative bytes offset ledger"),
     ),
 }
 

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, Optional
 
-from infra.agent import commands, content, folders
+from infra.agent import commands, content, folders, ledger
 from infra.agent.refusal import Refusal
 
 BACKUP = ".eagle3-sweep.orig"
@@ -73,7 +73,10 @@ def _sha256(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(asked: dict[str, Any]) -> dict[str, Any]:
-    """Replaces a file's content if it is what the caller read and the new text compiles."""
+    """Replaces a file's content if it is what the caller read and the new text compiles.
+
+    With ``ledger`` the file is one that is to be put back.
+    """
     path, expected = asked["path"], asked["expect_sha256"]
     now = digest(path)
     if now is None:
@@ -86,6 +89,8 @@ def _write(asked: dict[str, Any]) -> dict[str, Any]:
     except FileNotFoundError:
         raise Refusal("no_such_file", f"{asked['content_path']} does not exist") from None
     _check_compiles(asked["python"], asked["content_path"], path)
+    if asked.get("ledger"):
+        ledger.note(asked["ledger"], path)
     backed_up = _back_up(path, now)
     before = os.stat(path)
     written = hashlib.sha256(data).hexdigest()
@@ -159,7 +164,7 @@ def _clear_pycache(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _locate(asked: dict[str, Any]) -> dict[str, Any]:
-    """Finds a module's file without importing its package, which would load torch."""
+    """Finds and reads a module's file without importing its package, which would load torch."""
     argv = [asked["python"], "-c", _LOCATE, asked["package"], asked["relative"]]
     got = commands.run(argv, PYTHON_TIMEOUT_S)
     if got["error"] is not None or got["exit"] != 0:
@@ -167,8 +172,21 @@ def _locate(asked: dict[str, Any]) -> dict[str, Any]:
         raise Refusal("no_python", message)
     found = folders.loads_last_line(got["stdout"])
     path = found["path"]
-    value = digest(path) if path else None
-    return {"path": path, "exists": value is not None, "version": found["version"], "sha256": value}
+    source = _whole(path) if path else None
+    return {
+        "path": path,
+        "exists": source is not None,
+        "version": found["version"],
+        "source": None if source is None else base64.b64encode(source).decode("ascii"),
+    }
+
+
+def _whole(path: str) -> Optional[bytes]:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
 
 
 def _head(asked: dict[str, Any]) -> dict[str, Any]:

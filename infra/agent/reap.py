@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from infra.agent import ending, folders, release, state
+from infra.agent import ending, folders, put_back, release, state
 from infra.agent.jobs import Job
 from infra.agent.journal import say
 from infra.agent.refusal import Refusal
@@ -33,13 +33,15 @@ def reap(job: Job) -> dict[str, Any]:
     )
     if ours:
         _settle(folder, ended)
-    return release.report(
+    report = release.report(
         ended,
         asked.get("port"),
         float(asked.get("gpu_wait_s") or 0),
         asked.get("free_below_mib"),
         started,
     )
+    # No engine reads them any more.
+    return {**report, "files": put_back.put_back(asked["ledger"]) if asked.get("ledger") else []}
 
 
 def _concerns(known: dict[str, Any], groups: list[dict[str, Any]], asked: dict[str, Any]) -> bool:

@@ -37,6 +37,9 @@ class View(NamedTuple):
 def wait(asked: dict[str, Any]) -> dict[str, Any]:
     """Renews lease and claim, waits for a change, and answers with everything new.
 
+    With ``start`` (name, job, request or none if it lies there already, python) the job is
+    started first: one round trip begins a piece of work and brings its first news.
+
     The end of the engine, a new state and a job's result are answered at once. Log and progress
     are too, but not before ``quiet_s``: a caller that only watches a probe run need not start a
     process on the measured host for every line of its log.
@@ -46,11 +49,15 @@ def wait(asked: dict[str, Any]) -> dict[str, Any]:
     _record_unseen_end(folder)
     offset = NO_LOG if asked["offset"] is None else int(asked["offset"])
     name: Optional[str] = asked.get("job")
+    seen = asked.get("seen")
+    if asked.get("start"):
+        name = asked["start"]["name"]
+        jobs.start({"dir": folder, **asked["start"]})
+        seen = _begun(seen, _view(folder, name))
     started = time.monotonic()
     until = started + min(float(asked.get("timeout_s", 1.5)), LONGEST_S)
     quiet = started + float(asked.get("quiet_s") or 0)
     log = os.path.join(folder, "server.log")
-    seen = asked.get("seen")
     while True:
         view, size, now = _view(folder, name), _size(log), time.monotonic()
         if _urgent(view, seen) or now >= until:
@@ -61,7 +68,7 @@ def wait(asked: dict[str, Any]) -> dict[str, Any]:
             view, size = _view(folder, name), _size(log)
             break
         time.sleep(_POLL_S)
-    return _answer(folder, view, asked, _read(log, offset, size, asked))
+    return _answer(folder, view, name, _read(log, offset, size, asked))
 
 
 def _renew(folder: str, asked: dict[str, Any]) -> None:
@@ -82,6 +89,13 @@ def _record_unseen_end(folder: str) -> None:
     known.update(phase=end, end_reason=end, message=message)
     known["ended_monotonic"] = time.monotonic()
     state.write(folder, known)
+
+
+def _begun(seen: Optional[str], view: View) -> str:
+    """What the caller has seen, as if it had seen the job begin: its end is news."""
+    before = (seen or "").split("/")
+    rest = before[:3] if len(before) == len(view) else [str(part) for part in view[:3]]
+    return "/".join([*rest, view.job, "True", "-"])
 
 
 def _urgent(view: View, seen: Optional[str]) -> bool:
@@ -144,11 +158,10 @@ def _read(log: str, offset: int, size: int, asked: dict[str, Any]) -> dict[str, 
     }
 
 
-def _answer(folder: str, view: View, asked: dict[str, Any], log: dict[str, Any]) -> dict[str, Any]:
+def _answer(folder: str, view: View, name: Optional[str], log: dict[str, Any]) -> dict[str, Any]:
     known = state.read(folder)
     if known is None and view.state != "-":
         raise Refusal("bad_state", f"{state.path(folder)} is not a JSON object")
-    name = asked.get("job")
     return {
         "state": known,
         "engine_alive": view.engine,
