@@ -17,7 +17,8 @@ from configs.layers import (
 )
 from configs.probe import streams_of
 from configs.problems import Said
-from configs.speculation import Eagle3, Standalone, drafter_of
+from configs.speculation import Eagle, Eagle3, Standalone, drafter_of
+from configs.synthetic_rules import synthetic_cautions
 from configs.variable_cautions import variable_cautions
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def warnings(sweep: Sweep) -> list[Said]:
         *_shell_characters(sweep),
         *_one_block(sweep),
         *_drafter_backend(sweep),
+        *synthetic_cautions(sweep),
     ]
 
 
@@ -134,7 +136,7 @@ def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
             flags = arm_flags(sweep, name, levels)
             asked = flag_value(flags, "attention-backend")
             own = flag_value(flags, "speculative-draft-attention-backend")
-            drafts = isinstance(arm.speculation, Eagle3 | Standalone)
+            drafts = isinstance(arm.speculation, Eagle3 | Eagle | Standalone)
             if drafts and asked in _MLA_ONLY and own is None:
                 where = place_of(sweep, name, levels, "attention-backend")
                 message = (

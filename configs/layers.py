@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from configs.cells import cells, first_levels, is_restricted
 from configs.flags import canonical, flag_value, whole_flag
-from configs.speculation import drafter_of, speculation_flags
+from configs.speculation import drafter_of
+from configs.speculation_flags import speculation_flags
+from configs.synthetic import synthetic_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,10 +35,13 @@ def arm_flags(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, Fl
     layers += [sweep.factors[factor][level].flags for factor, level in levels.items()]
     for layer in layers:
         for flag, value in layer.items():
-            one = canonical(flag)
-            merged.pop(one, None)
-            merged[one] = (flag, value)
-    return dict(merged.values()) | speculation_flags(sweep.arms[arm].speculation)
+            name = canonical(flag)
+            merged.pop(name, None)
+            merged[name] = (flag, value)
+    one = sweep.arms[arm]
+    drafter = drafter_of(one.speculation) is not None
+    made_up = synthetic_flags(sweep.engine.weights, one.simulate, drafter=drafter)
+    return dict(merged.values()) | speculation_flags(one.speculation) | made_up
 
 
 def levels_of(sweep: Sweep) -> Iterator[tuple[str, Level]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from configs.cells import cells
 from configs.flags import canonical
 from configs.layers import arm_flags
+from configs.synthetic import synthetic_env
 from configs.values import Value
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def arm_env(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, str]
     merged = {**sweep.engine.env, **sweep.arms[arm].env}
     for factor, level in levels.items():
         merged |= sweep.factors[factor][level].env
-    return dict(sorted(merged.items()))
+    return dict(sorted((merged | synthetic_env(sweep.arms[arm].simulate)).items()))
 
 
 def digest(sweep: Sweep, contents: Mapping[str, str]) -> str:

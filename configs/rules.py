@@ -27,6 +27,8 @@ from configs.problems import Said
 from configs.screening import screening_problems
 from configs.secret_names import looks_secret, secret_reason
 from configs.speculation import Off
+from configs.speculation_rules import speculation_problems
+from configs.synthetic_rules import synthetic_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,6 +64,8 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
     if not found:  # the rest relies on all of that
         found += [
             *unfairness(sweep),
+            *speculation_problems(sweep),
+            *synthetic_problems(sweep, host),
             *_limits(sweep),
             *_contexts(sweep),
             *(_on_host(sweep, host) if host else ()),

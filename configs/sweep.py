@@ -14,6 +14,7 @@ from configs.screening import Screening
 from configs.secret_names import SecretName
 from configs.short_levels import long_form
 from configs.speculation import Off, Speculation
+from configs.synthetic import Simulate, Weights
 from configs.values import Value
 
 
@@ -28,6 +29,8 @@ class Sglang(Value):
     env: dict[EnvName, str] = {}
     env_from: tuple[SecretName, ...] = ()
     """Names of secrets that are taken from the controller's environment."""
+    weights: Weights = "real"
+    """``dummy``: random weights in every arm (--load-format dummy), of target and drafters."""
 
 
 Engine = Sglang
@@ -53,6 +56,8 @@ class Arm(Value):
     flags: Flags = {}
     """Flags of this arm alone; they win over the engine's."""
     env: dict[EnvName, str] = {}
+    simulate: Simulate | None = None
+    """Acceptance that the engine pretends; never compared with a real one."""
     note: str = ""
     replicate_of: Name | None = None
     """Another arm, of which this one is an exact copy: what differs between the two is noise
@@ -138,6 +143,9 @@ class Sweep(Value):
     same_margin: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
     """Within this ratio either way two speeds are the same."""
     patience: Patience = Patience()
+    what_if: dict[Name, Annotated[Number, Field(ge=1)]] = {}
+    """Drafter -> accept length, as printed on a model card: what speed it would give here. Needs
+    arms that simulate at least two accept lengths."""
     tolerate: dict[Name, Text] = {}
     """Finding -> why it does not make a trial suspect here. It stays in the record and the
     report; use it for what is known and the same in all arms."""
@@ -172,7 +180,7 @@ def _copied(name: str, arm: Arm, arms: dict[str, Arm]) -> Arm:
     of = arms[origin]
     if of.replicate_of is not None:
         raise WrongKeyError(key, f"{origin} is a copy itself: name {of.replicate_of}")
-    for field in ("speculation", "flags", "env"):
+    for field in ("speculation", "flags", "env", "simulate"):
         if field in arm.model_fields_set and getattr(arm, field) != getattr(of, field):
             raise WrongKeyError(
                 f"arms.{name}.{field}", f"a copy of {origin} has nothing of its own: leave it out"

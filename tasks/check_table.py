@@ -36,6 +36,15 @@ GUARDS: tuple[Guard, ...] = (
         "simulated acceptance (SGLANG_SIMULATE_ACC_LEN)",
     ),
     Guard(
+        "simulation_not_in_effect",
+        "probe",
+        "Acceptance was to be pretended, and is another than was asked for: the figures are of "
+        "something else.",
+        "accept length within {simulated_share:.0%} of the simulated one",
+        "this release does not know SGLANG_SIMULATE_ACC_LEN or its method, or answers are so short "
+        "that their cut last step weighs; see meta_info of one request",
+    ),
+    Guard(
         "outputs_loop",
         "probe",
         "Answers repeat themselves, and repetition is accepted like nothing else.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tasks import accounts, comparison
 from tasks.across_arms import notes_across_arms
-from tasks.comparable import block_of, select, setting
+from tasks.comparable import block_of, made_up, select, setting
 from tasks.comparison import Cell, Comparison
 from tasks.crossings import crossovers
 from tasks.factor_effects import ACCEPT, STEP, level_effects, speculating
@@ -94,6 +94,7 @@ def compare(
         sweeps=tuple(sorted({r.sweep for r in records})),
         sweep_runs=tuple(sorted({r.sweep_run for r in records})),
         rehearsal=any(r.rehearsal for r in records),
+        synthetic=made_up(selection.kept),
         host_class=selection.kept[0].host_class if selection.kept else None,
         hosts=tuple(sorted({r.host for r in selection.kept})),
         baseline=baseline,
@@ -108,7 +109,9 @@ def compare(
         standings=standings,
         accounts=accounts.speed_accounts(selection.kept, baseline, pairs, confidence),
         crossovers=crossovers(cells),
-        same_outputs=accounts.same_outputs(selection.kept, baseline, pairs),
+        same_outputs=()
+        if made_up(selection.kept)  # no text is meant to be equal there
+        else accounts.same_outputs(selection.kept, baseline, pairs),
         refusals=selection.refused,
         excluded=selection.excluded,
         outliers=outliers,

@@ -7,11 +7,13 @@ from typing import Literal
 from configs.values import Value
 from tasks.level_values import Interaction, LevelEffect
 from tasks.record import Finding, KindAcceptance
+from tasks.what_if_answers import WhatIf
 
 # Schema history of comparison.json:
 # 1 - first shape.
 # 2 - alone_low, alone_high; intervals in accounts and crossovers; outliers; looks.
-SCHEMA = 2
+# 3 - synthetic, what_if.
+SCHEMA = 3
 
 Verdict = Literal["better", "worse", "same", "undecided"]
 
@@ -210,6 +212,9 @@ class Comparison(Value):
     sweep_runs: tuple[str, ...]
     rehearsal: bool
     """True: no claim about any GPU."""
+    synthetic: tuple[str, ...] = ()
+    """What was made up in the trials that entered: "dummy weights", "simulated acceptance"; then
+    no ratio is a claim about a drafter."""
     host_class: str | None
     hosts: tuple[str, ...]
     baseline: str | None
@@ -241,6 +246,8 @@ class Comparison(Value):
     """Whether a level does the same for an arm as for the baseline."""
     findings: tuple[Finding, ...] = ()
     """What no single trial can show (tasks/level_findings)."""
+    what_if: WhatIf | None = None
+    """Answers from pretended acceptance; None where nothing was pretended."""
     notes: tuple[str, ...]
 
 

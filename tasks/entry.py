@@ -28,6 +28,7 @@ def params_of(record: TrialRecord) -> dict[str, str]:
     found |= {f"factor.{factor}": level for factor, level in record.levels.items()}
     found |= {f"version.{name}": value for name, value in record.versions.items()}
     found |= {f"must_match.{name}": value for name, value in record.must_match.items()}
+    found |= {f"model.{name}": value for name, value in record.models.items()}
     found |= {f"patch.{patch.name}": patch.action for patch in record.patches}
     found["command"] = shlex.join(record.command)
     return found
@@ -95,6 +96,7 @@ def tags_of(record: TrialRecord) -> dict[str, str]:
         "host": record.host,
         "host_class": record.host_class,
         "rehearsal": str(record.rehearsal).lower(),
+        "synthetic": record.synthetic.words if record.synthetic else "none",
         "fingerprint": record.fingerprint,
         "status": record.status,
         "failure_class": failure.failure_class if failure else "none",
@@ -114,6 +116,8 @@ def describe(record: TrialRecord) -> str:
     lines = [f"**{record.status}** {setting_name(record)}, block {record.block} on {record.host}"]
     if record.rehearsal:
         lines.append("REHEARSAL: the pretend host; no claim about any GPU.")
+    if record.synthetic:
+        lines.append(f"MADE UP: {record.synthetic.words}; no claim about any drafter.")
     if record.failure:
         lines.append(
             f"failed at {record.failure.stage}: `{record.failure.failure_class}`: "

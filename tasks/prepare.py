@@ -48,6 +48,8 @@ class Survey(Value):
     """What two comparable trials share, as far as the host says it."""
     topology: Topology | None = None
     """How the GPUs hang together; asked for at a sweep's arrival alone."""
+    identities: dict[str, str] = {}
+    """Folder as the sweep names it -> identity of its content, of the target and the drafters."""
 
 
 def claim(agent: HostAgent, holder: str, note: str, patience_s: float) -> str:
@@ -88,21 +90,21 @@ def survey(
 ) -> tuple[Survey, dict[str, Any]]:
     """Asks the host what it is; returns the values and the raw facts for the record."""
     sweep, host = site.sweep, site.host
-    paths = [site.agent.from_cwd(path) for path in model_paths(sweep)]
+    folders = {path: site.agent.from_cwd(path) for path in model_paths(sweep)}
     raw = site.agent.job(
         site.folder,
         name,
         "facts",
         {
             "python": site.python,
-            "paths": paths,
+            "paths": list(folders.values()),
             "ports": [host.port] if host.port else [],
             "topology": topology,
         },
         timeout_s=_FACTS_S,
         holder=site.holder,
     )
-    return read_survey(raw, sweep, host), raw
+    return read_survey(raw, sweep, host, folders), raw
 
 
 def facts_to_keep(raw: Any, mask: Mask, key: str = "") -> Any:
@@ -123,8 +125,17 @@ def model_paths(sweep: Sweep) -> list[str]:
     return list(dict.fromkeys([sweep.engine.model, *(d for d in drafters if d)]))
 
 
-def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
-    """From raw facts to values."""
+def read_survey(
+    raw: Mapping[str, Any], sweep: Sweep, host: Host, folders: Mapping[str, str]
+) -> Survey:
+    """From raw facts to values.
+
+    Args:
+        raw: What the agent's ``facts`` gave.
+        sweep: The question.
+        host: Its host.
+        folders: Model folder as the sweep names it -> as the host was asked for it.
+    """
     smi = raw["nvidia_smi"]
     gpus = survey_gpus(
         smi["gpus"]["stdout"] or smi["gpus"]["stderr"],
@@ -139,8 +150,14 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
     drivers = {row.driver_version for row in gpus.gpus if row.driver_version}
     versions["driver"] = ", ".join(sorted(drivers)) or "unknown"
     names = tuple(row.name for row in gpus.gpus if row.name)
+    identities = {
+        named: digest
+        for named, there in folders.items()
+        if (digest := raw["paths"].get(there, {}).get("content"))
+    }
     must_match = {
         "target": sweep.engine.model,
+        "target_content": identities.get(sweep.engine.model, "unknown"),
         "engine": f"{sweep.engine.kind} {versions.get(sweep.engine.kind, 'unknown')}",
         "torch": versions.get("torch", "unknown"),
         "driver": versions["driver"],
@@ -153,6 +170,7 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
         gpu_names=names,
         must_match=must_match,
         topology=read_topology(raw.get("topology")),
+        identities=identities,
         facts_key=hash_of({"must_match": must_match, "paths": _identity(raw["paths"])}),
     )
 

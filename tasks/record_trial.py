@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from configs.plan import hash_of
 from configs.probe import streams_of
 from configs.rules import arm_flags
+from configs.speculation import drafter_of
+from configs.synthetic import synthetic_of
 from infra.about import product_version
 from tasks.check import check
 from tasks.check_profile import check_profiles
@@ -111,6 +113,8 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         ended_at=seen.ended.isoformat(timespec="seconds"),
         versions=versions(seen.survey),
         topology=site.topology,
+        models=_models(site, seen),
+        synthetic=synthetic_of(flags, env),
         notes=tuple(site.mask.text(note) for note in _notes(seen)),
     )
 
@@ -159,6 +163,14 @@ def bare_record(
         versions=versions(None),
         notes=(),
     )
+
+
+def _models(site: Site, seen: Seen) -> dict[str, str]:
+    """Which content the target and this arm's drafter had."""
+    known = seen.survey.identities if seen.survey else {}
+    drafter = drafter_of(site.sweep.arms[site.trial.arm].speculation)
+    folders = {"target": site.sweep.engine.model, "drafter": drafter}
+    return {name: known[folder] for name, folder in folders.items() if folder in known}
 
 
 def must_match(site: Site, seen: Seen) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tasks.comparison import setting_label
-from tasks.decision import REHEARSAL, decision_sentence, users
+from tasks.decision import MADE_UP, REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
 from tasks.report_factors import effects_section
@@ -25,6 +25,7 @@ from tasks.report_trials import (
     left_out_section,
     reproduce_section,
 )
+from tasks.report_what_if import what_if_section
 from tasks.screen_report import screen_section
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def render_report(
     parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
     if comparison.rehearsal:
         parts.insert(0, f"> **{REHEARSAL}.** All figures come from the rehearsal host.")
+    if comparison.synthetic:
+        what = ", ".join(comparison.synthetic)
+        parts.insert(0, f"> **{MADE_UP.format(what=what)}.** Step times are real, texts are not.")
     if question:
         parts.append(inline(question))
     parts.append(f"**{inline(decision_sentence(comparison))}.**")
@@ -75,6 +79,7 @@ def render_report(
         ("Where it breaks even", _crossovers(comparison)),
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
         ("Inside a step", _under(_figures(figures, "inside"), inside_section(ordered))),
+        ("What if", what_if_section(comparison.what_if)),
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
         ("What the levels do", effects_section(comparison)),

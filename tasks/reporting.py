@@ -19,6 +19,7 @@ from tasks.looks import confidence_of_look
 from tasks.report import render_report
 from tasks.report_page import render_page
 from tasks.screen_kept import read_screen
+from tasks.what_if import what_if
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ class Report(Value):
 def compare_sweep(sweep: Sweep, records: Sequence[TrialRecord]) -> Comparison:
     """The comparison that a sweep asks for."""
     looks = sweep.until.looks if sweep.until else 1
-    return compare(
+    found = compare(
         records,
         same_margin=sweep.same_margin,
         confidence=confidence_of_look(looks),
@@ -58,6 +59,7 @@ def compare_sweep(sweep: Sweep, records: Sequence[TrialRecord]) -> Comparison:
         looks=looks,
         communication=communication_factors(sweep),
     )
+    return found.model_copy(update={"what_if": what_if(records, sweep.what_if)})
 
 
 def write_report(

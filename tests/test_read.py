@@ -53,12 +53,12 @@ WRONG = {
     ),
     "key of nobody": (
         ("  model: /models/target", "  model: /models/target\n  zzz: 1"),
-        "f.yaml:7: engine.zzz: unknown key: known are kind, model, flags, env, env_from",
+        "f.yaml:7: engine.zzz: unknown key: known are kind, model, flags, env, env_from, weights",
     ),
     "kind missing": (
         ("      kind: eagle3\n", ""),
         (
-            "f.yaml:16: arms.a.speculation.kind: is missing: one of off, eagle3, nextn, standalone, "
+            "f.yaml:16: arms.a.speculation.kind: is missing: one of off, eagle3, eagle, nextn, standalone, "
             "ngram"
         ),
     ),
@@ -66,13 +66,13 @@ WRONG = {
         ("kind: eagle3", "kind: eagel3"),
         (
             "f.yaml:17: arms.a.speculation.kind: 'eagel3' is not known: did you mean eagle3? known are "
-            "off, eagle3, nextn, standalone, ngram"
+            "off, eagle3, eagle, nextn, standalone, ngram"
         ),
     ),
     "kind unlike any": (
         ("kind: eagle3", "kind: 7"),
         (
-            "f.yaml:17: arms.a.speculation.kind: 7 is not known: one of off, eagle3, nextn, "
+            "f.yaml:17: arms.a.speculation.kind: 7 is not known: one of off, eagle3, eagle, nextn, "
             "standalone, ngram"
         ),
     ),
