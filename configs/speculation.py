@@ -255,7 +255,7 @@ def drafts_with_a_model(speculation: Speculation) -> bool:
     match speculation:
         case Off() | Ngram():
             return False
-        case Eagle3() | Nextn() | Standalone():
+        case Eagle3() | Eagle() | Nextn() | Standalone():
             return True
         case _:
             assert_never(speculation)

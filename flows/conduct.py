@@ -145,7 +145,10 @@ class Conductor:
         finally:
             for agent in self._held:
                 leave(agent, run.holder, hands.say)
-        unpublished = publish_missing(run, hands.tracker, hands.say) if hands.tracker else 0
+        unpublished = 0
+        if hands.tracker is not None:
+            hands.tracker.ask_again()
+            unpublished = publish_missing(run, hands.tracker, hands.say)
         records = sorted(self._records.values(), key=lambda record: record.order)
         report = write_report(run, self._question.sweep, records, hands.tracker, hands.say)
         return Outcome(run, tuple(records), tuple(skips), report, unpublished)

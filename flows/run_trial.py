@@ -132,9 +132,10 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     runner.run(stage("check_drafter"), lambda: check_drafter(site, found))
     progress.follower = follower = Follower(site)
     progress.handle = handle = runner.run(stage("launch"), lambda: launch(site, orders.secrets))
-    progress.ready = runner.run(stage("wait_ready"), lambda: wait_ready(site, follower, handle))
+    ready = runner.run(stage("wait_ready"), lambda: wait_ready(site, follower, handle))
+    progress.ready = ready
     progress.info, progress.effective = runner.run(
-        stage("verify"), lambda: verify(site, follower, handle)
+        stage("verify"), lambda: verify(site, handle, ready)
     )
     if (look := orders.look) is not None:
         runner.run(stage("prove"), lambda: look(site))

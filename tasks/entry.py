@@ -27,7 +27,9 @@ def params_of(record: TrialRecord) -> dict[str, str]:
     found |= {f"eff.{flag}": value for flag, value in record.effective.items()}
     found |= {f"factor.{factor}": level for factor, level in record.levels.items()}
     found |= {f"version.{name}": value for name, value in record.versions.items()}
-    found |= {f"must_match.{name}": value for name, value in record.must_match.items()}
+    # MLflow takes no ~ in a name.
+    facts = record.must_match.items()
+    found |= {f"must_match.{name.replace('~/', '')}": value for name, value in facts}
     found |= {f"model.{name}": value for name, value in record.models.items()}
     found |= {f"patch.{patch.name}": patch.action for patch in record.patches}
     found["command"] = shlex.join(record.command)

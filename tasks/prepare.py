@@ -157,12 +157,14 @@ def read_survey(
     }
     must_match = {
         "target": sweep.engine.model,
-        "target_content": identities.get(sweep.engine.model, "unknown"),
         "engine": f"{sweep.engine.kind} {versions.get(sweep.engine.kind, 'unknown')}",
         "torch": versions.get("torch", "unknown"),
         "driver": versions["driver"],
         "host_class": host.host_class,
         "gpus": f"{host.gpus} x {', '.join(sorted(set(names))) or 'unknown'}",
+        # By content, or a drafter that was trained on between two attempts would stand beside
+        # its former self under one name.
+        **{f"files of {name}": identities.get(name, "unknown") for name in folders},
     }
     return Survey(
         versions=versions,
@@ -171,16 +173,8 @@ def read_survey(
         must_match=must_match,
         topology=read_topology(raw.get("topology")),
         identities=identities,
-        facts_key=hash_of({"must_match": must_match, "paths": _identity(raw["paths"])}),
+        facts_key=hash_of(must_match),
     )
-
-
-def _identity(paths: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells one model folder from another without reading 500 GB: size and samples of it."""
-    return {
-        path: {key: facts.get(key) for key in ("exists", "kind", "size_bytes", "content")}
-        for path, facts in sorted(paths.items())
-    }
 
 
 def clean_gpus(site: Site, found: Survey, raw: Mapping[str, Any]) -> str:

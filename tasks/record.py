@@ -14,7 +14,7 @@ from tasks.topology import Topology
 # 2 - measurements gain counter_accept_length, output_tokens, finish_reasons, and two further words
 #     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
 # 3 - records gain profiles, topology, models (which content target and drafter had) and synthetic
-#     (what was made up); must_match gains target_content. Records of 1 and 2 are read as they are.
+#     (what was made up); must_match gains the content of model folders. Records of 1 and 2 are read as they are.
 SCHEMA = 3
 
 Status = Literal["ok", "suspect", "failed", "skipped"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.blocks import blocks_section
 from tasks.comparison import setting_label
 from tasks.decision import MADE_UP, REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
@@ -90,6 +91,7 @@ def render_report(
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),
         ("Left out", left_out_section(comparison)),
+        ("Blocks that are not whole", blocks_section(comparison, ordered)),
         ("How the GPUs hang together", topology_section(ordered)),
         ("How to reproduce", reproduce_section(ordered)),
         ("How the verdicts were reached", _method(comparison)),

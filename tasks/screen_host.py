@@ -10,7 +10,6 @@ from configs.layers import reference_levels
 from configs.plan import arm_env
 from infra.errors import AgentBroken
 from infra.store import write_json, write_text
-from tasks.drafter_host import read_optional
 from tasks.factor_effect import engine_writes
 from tasks.launch import UNSET, engine_env
 from tasks.nccl_log import NcclLog, read_nccl_log
@@ -44,9 +43,10 @@ def target_config(site: Site) -> dict[str, Any]:
         SizesUnknownError: There is none, or it cannot be read.
     """
     path = posixpath.join(site.agent.from_cwd(site.sweep.engine.model), "config.json")
-    raw = read_optional(site.agent, path)
     try:
-        config = json.loads(raw) if raw is not None else None
+        config = json.loads(site.agent.get(path))
+    except FileNotFoundError:
+        config = None
     except ValueError as error:
         raise SizesUnknownError(f"{path} cannot be read: {error}") from error
     if not isinstance(config, dict):
