@@ -9,7 +9,6 @@ from configs.cells import cell_cautions
 from configs.flags import flag_value, unknown_flags, whole_flag
 from configs.layers import (
     arm_flags,
-    arms_under,
     model_paths,
     place_of,
     places,
@@ -60,8 +59,8 @@ def _unknown_flags(sweep: Sweep) -> Iterator[Said]:
 def _graph_limits(sweep: Sweep) -> Iterator[Said]:
     ladder = sorted({c for probe in sweep.probes.values() for c in probe.concurrency})
     said: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        for name in arms_under(sweep, levels):
+    for levels, arms in single_changes(sweep):
+        for name in arms:
             flags = arm_flags(sweep, name, levels)
             for flag in ("cuda-graph-max-bs", "cuda-graph-max-bs-decode"):
                 limit = whole_flag(flags, flag)
@@ -130,8 +129,8 @@ def _one_block(sweep: Sweep) -> Iterator[Said]:
 
 def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
     said: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        for name in arms_under(sweep, levels):
+    for levels, arms in single_changes(sweep):
+        for name in arms:
             arm = sweep.arms[name]
             flags = arm_flags(sweep, name, levels)
             asked = flag_value(flags, "attention-backend")

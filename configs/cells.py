@@ -98,16 +98,17 @@ def cell_cautions(sweep: Sweep) -> Iterator[Said]:
     no_baseline: list[Cell] = []
     nothing: list[Cell] = []
     for cell in cells(sweep):
-        at_baseline = Cell(sweep.baseline, cell.levels).key in there
+        beside = [Cell(arm, cell.levels).key in there for arm in sweep.arms if arm != cell.arm]
         own = any(
             Cell(cell.arm, cell.levels | {factor: firsts[factor]}).key in there
             for factor, level in cell.levels.items()
             if level != firsts[factor]
         )
-        if cell.arm != sweep.baseline and not at_baseline:
+        if cell.arm == sweep.baseline:
+            if not own and not any(beside):
+                nothing.append(cell)
+        elif Cell(sweep.baseline, cell.levels).key not in there:
             (no_baseline if own else nothing).append(cell)
-        elif cell.arm == sweep.baseline and cell.levels != firsts and not own:
-            nothing.append(cell)
     if no_baseline:
         yield Said(
             key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from configs.flags import flag_value
-from configs.layers import arm_flags, arms_under, place_of, single_changes
+from configs.layers import arm_flags, place_of, single_changes
 from configs.problems import Said
 from configs.speculation import Off
 
@@ -35,8 +35,8 @@ def unfairness(sweep: Sweep) -> list[Said]:
     if sweep.baseline not in sweep.arms or any(not levels for levels in sweep.factors.values()):
         return []
     found: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        flags = {name: arm_flags(sweep, name, levels) for name in arms_under(sweep, levels)}
+    for levels, arms in single_changes(sweep):
+        flags = {name: arm_flags(sweep, name, levels) for name in arms}
         found |= dict.fromkeys(_limits_unset(sweep, flags))
         found |= dict.fromkeys(_differences(sweep, levels, flags))
     return list(found)

@@ -65,13 +65,6 @@ def reference_levels(sweep: Sweep) -> dict[str, str]:
     return first_levels(sweep)
 
 
-def arms_under(sweep: Sweep, levels: Mapping[str, str]) -> list[str]:
-    """The arms that are run at these levels."""
-    if not is_restricted(sweep):
-        return list(sweep.arms)
-    return [cell.arm for cell in cells(sweep) if cell.levels == levels]
-
-
 def gpus_by_way(flags: Mapping[str, FlagValue]) -> dict[str, int]:
     """Flag -> how many GPUs it multiplies the server by; their product is what the server takes.
 
@@ -83,21 +76,24 @@ def gpus_by_way(flags: Mapping[str, FlagValue]) -> dict[str, int]:
     return ways
 
 
-def single_changes(sweep: Sweep) -> Iterator[dict[str, str]]:
-    """The reference levels, then every change of one factor's level alone.
+def single_changes(sweep: Sweep) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """The reference levels, then every change of one factor's level alone; with the arms there.
 
     Where not everything is crossed: every combination of levels that is run, since a change of one
     level alone need not be among them.
     """
     if is_restricted(sweep):
-        yield from {cell.key[1:]: cell.levels for cell in cells(sweep)}.values()
+        run: dict[tuple[str, ...], tuple[dict[str, str], list[str]]] = {}
+        for cell in cells(sweep):
+            run.setdefault(cell.key[1:], (cell.levels, []))[1].append(cell.arm)
+        yield from run.values()
         return
-    first = reference_levels(sweep)
-    yield first
+    first, arms = reference_levels(sweep), list(sweep.arms)
+    yield first, arms
     for factor, levels in sweep.factors.items():
         for level in levels:
             if level != first[factor]:
-                yield first | {factor: level}
+                yield first | {factor: level}, arms
 
 
 def place_of(sweep: Sweep, arm: str, levels: Mapping[str, str], flag: str) -> str:

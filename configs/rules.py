@@ -13,7 +13,6 @@ from configs.flags import canonical, flag_problems, whole_flag
 from configs.host import Ssh
 from configs.layers import (
     arm_flags,
-    arms_under,
     gpus_by_way,
     levels_of,
     model_paths,
@@ -201,8 +200,8 @@ def _rungs(sweep: Sweep) -> Iterator[Said]:
 def _contexts(sweep: Sweep) -> Iterator[Said]:
     """Prompts that do not fit into the context that the server is started with."""
     said: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        for arm in arms_under(sweep, levels):
+    for levels, arms in single_changes(sweep):
+        for arm in arms:
             limit = whole_flag(arm_flags(sweep, arm, levels), "context-length")
             for name, probe in streams_of(sweep.probes).items():
                 prompt, answer = probe.prompt_tokens, probe.sampling.max_new_tokens
@@ -220,28 +219,28 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
     """The server's limit on running requests, where it is below what the probes ask for."""
     most = max(max(probe.concurrency) for probe in sweep.probes.values())
     low: dict[tuple[str, int, str], list[str]] = {}
-    for levels in single_changes(sweep):
-        for name in arms_under(sweep, levels):
+    for levels, arms in single_changes(sweep):
+        for name in arms:
             arm = sweep.arms[name]
             limit, whose = whole_flag(arm_flags(sweep, name, levels), LIMIT), ""
             if limit is None and not isinstance(arm.speculation, Off):
                 limit, whose = LIMIT_WHEN_SPECULATING, ", SGLang's own when speculating"
             if limit is not None and limit < most:
                 where = place_of(sweep, name, levels, LIMIT)
-                arms = low.setdefault((where, limit, whose), [])
-                arms += [name] if name not in arms else []
-    for (where, limit, whose), arms in low.items():
+                whom = low.setdefault((where, limit, whose), [])
+                whom += [name] if name not in whom else []
+    for (where, limit, whose), whom in low.items():
         yield Said(
             where,
-            f"{limit} (for {', '.join(arms)}{whose}) is below the probes' concurrency {most}: "
+            f"{limit} (for {', '.join(whom)}{whose}) is below the probes' concurrency {most}: "
             f"requests would queue; raise it to {most} or lower the concurrency",
         )
 
 
 def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
     seen: set[str] = set()
-    for levels in single_changes(sweep):
-        for name in arms_under(sweep, levels):
+    for levels, arms in single_changes(sweep):
+        for name in arms:
             flags = arm_flags(sweep, name, levels)
             sizes = gpus_by_way(flags)
             ways = math.prod(sizes.values())

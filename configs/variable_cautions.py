@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from configs.flags import flag_value, whole_flag
-from configs.layers import arm_flags, arms_under, env_place_of, places, single_changes
+from configs.layers import arm_flags, env_place_of, places, single_changes
 from configs.nccl import GUIDE, lacks_ring, legacy_level, similar, variables
 from configs.problems import Said
 
@@ -20,6 +20,9 @@ ALWAYS: Final = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "SGLang sets it to 8 always (0.5.9 to 0.5.23)",
     "CUDA_MODULE_LOADING": "SGLang sets it to AUTO always (0.5.9; 0.5.23 leaves it)",
 }
+
+
+_SIZES: Final = ("tp-size", "pp-size", "dp-size", "ep-size")
 
 
 class _ByFlags(NamedTuple):
@@ -73,9 +76,11 @@ def _plain(value: str) -> str:
 
 def _under_flags(sweep: Sweep) -> Iterator[Said]:
     """What SGLang writes depends on flags: looked at for every arm at its levels."""
-    for levels in single_changes(sweep):
-        for arm in arms_under(sweep, levels):
+    for levels, arms in single_changes(sweep):
+        for arm in arms:
             flags = arm_flags(sweep, arm, levels)
+            if all((whole_flag(flags, size) or 1) == 1 for size in _SIZES):
+                yield from _alone(sweep, arm, levels)
             for name, ours in _written(flags).items():
                 where, value = env_place_of(sweep, arm, levels, name)
                 if value is None:
@@ -85,6 +90,18 @@ def _under_flags(sweep: Sweep) -> Iterator[Said]:
                 elif ours.over is not None:
                     message = f"has no effect: with {ours.over} SGLang sets it to {ours.value}"
                     yield Said(where, message)
+
+
+def _alone(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> Iterator[Said]:
+    """With one GPU nothing is communicated."""
+    for name in variables():
+        if name.startswith("NCCL_DEBUG"):
+            continue
+        where, value = env_place_of(sweep, arm, levels, name)
+        if value is not None:
+            yield Said(
+                where, "changes nothing: one GPU serves here (tp-size), and talks to no other"
+            )
 
 
 def _written(flags: Mapping[str, FlagValue]) -> dict[str, _ByFlags]:

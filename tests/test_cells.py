@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -141,6 +142,11 @@ def test_a_cell_that_loses_its_baseline_is_told_beforehand():
     assert said.message.startswith("a+ll+fa3, a+simple+fa3 will be compared with nothing")
 
 
+def test_a_baseline_that_others_are_compared_with_at_its_levels_is_not_warned_about():
+    asked = keeping("combinations: [{nccl: default}, {nccl: [ll, simple], attention: fa3}]")
+    assert warnings(asked) == []
+
+
 def test_rules_of_fairness_speak_of_what_is_run_only():
     """At the level that is too large for the host only one arm runs, and that is excluded."""
     big = ("    ll: {env: {NCCL_PROTO: LL}}", "    ll: {tp-size: 16}\n    x: {NCCL_PROTO: LL}")
@@ -174,7 +180,7 @@ def rule_sets(draw):
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(rule_sets())
 def test_whatever_the_rules_every_block_of_the_plan_holds_the_same_cells(asked):
     word, rules = asked
@@ -231,3 +237,18 @@ def test_what_is_left_out_changes_the_plan_and_no_fingerprint():
     intents = {trial.id: trial.intent for trial in whole.trials}
     assert whole.digest != part.digest
     assert {trial.id: trial.intent for trial in part.trials}.items() <= intents.items()
+
+
+def test_a_large_sweep_with_a_rule_is_read_and_planned_in_seconds():
+    """4,500 cells; each rule on arms and levels looks at all of them."""
+    tree = parse_document(TEXT, "f").data
+    tree["factors"] = {
+        "f": {f"l{n}": {"A": str(n)} for n in range(40)},
+        "g": {f"l{n}": {"page-size": n + 1} for n in range(38)},
+    }
+    tree |= {"exclude": [{"arm": "a", "f": "l7", "g": "l9"}], "blocks": 2}
+    start = time.process_time()
+    asked = parse_sweep(json.dumps(tree), "f")
+    assert warnings(asked) == []
+    assert len(make_plan(asked).trials) == 2 * (3 * 40 * 38 - 1)
+    assert time.process_time() - start < 20

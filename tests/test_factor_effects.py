@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import random
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from configs.communication import communication_factors
+from flows.show import verdict_text
 from tasks.compare import compare, log_series
 from tasks.factor_effects import level_effects
 from tasks.judge import Terms
@@ -236,6 +239,18 @@ def test_the_report_shows_the_levels_and_leads_with_the_finding():
     assert head == (
         "| arm | level | users | tokens/s | tokens/s per user | step time | accept length | blocks |"
     )
+
+
+def test_the_terminal_says_the_finding_before_the_decision():
+    records = night({}, accepts={("tuned", "ll"): 0.95}, noise=0.01)
+    out = io.StringIO()
+    Console(file=out, width=100).print(verdict_text(judged(records), "Deploy it"))
+    lines = out.getvalue().splitlines()
+    at = next(
+        n for n, line in enumerate(lines) if line.startswith("accept_length_moved_with_level")
+    )
+    assert "tuned, nccl=ll, load c8" in lines[at]
+    assert lines.index("Deploy it") > at
 
 
 def test_without_factors_there_is_no_such_section():

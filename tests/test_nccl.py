@@ -156,6 +156,17 @@ def test_what_a_flag_elsewhere_overwrites_is_named_where_the_variable_stands():
     ]
 
 
+def test_on_one_gpu_no_variable_of_nccl_matters():
+    alone = ("    tp-size: 8\n", "")
+    assert [(one.where, one.message) for one in warnings(sweep(alone))] == [
+        (
+            "factors.nccl.ll.env.NCCL_PROTO",
+            "changes nothing: one GPU serves here (tp-size), and talks to no other",
+        )
+    ]
+    assert warnings(sweep(alone, (LL, "    ll: {NCCL_DEBUG: INFO, SGLANG_X: '1'}"))) == []
+
+
 @pytest.mark.parametrize(
     ("value", "lacks"),
     [
