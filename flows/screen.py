@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.flags import whole_flag
 from configs.layers import arm_flags, reference_levels
-from configs.plan import Trial, hash_of
+from configs.plan import Trial
 from flows.run_trial import Orders, run_trial
+from flows.screen_key import screen_key, screen_name
 from flows.sites import leave, site_of
+from flows.skips import of_the_setting
 from tasks.launch import read_secrets
 from tasks.prepare import claim, clean_gpus, survey
 from tasks.screen import LevelScreen, Screen, StartProof
@@ -18,15 +20,14 @@ from tasks.screen_host import (
     debug_env,
     level_env,
     look_inside,
+    sizes_on_host,
     start_lines,
     start_log,
-    target_config,
     time_levels,
     timed_logs,
 )
 from tasks.screen_kept import keep_screen
 from tasks.screen_made import Found, made_screen
-from tasks.screen_sizes import decode_sizes
 from tasks.screen_times import size_times
 
 if TYPE_CHECKING:
@@ -40,44 +41,12 @@ if TYPE_CHECKING:
     from tasks.screen_sizes import Sizes
     from tasks.venue import Site
 
-_SUFFIX = ".screen"
-
 
 class _Timed(NamedTuple):
     sizes: Sizes
     tp: int
     result: dict[str, Any]
     levels: tuple[LevelScreen, ...]
-
-
-def screen_name(sweep: str) -> str:
-    """What a sweep's screens are called among the run folders."""
-    return f"{sweep}{_SUFFIX}"
-
-
-def screen_key(question: Question, factor: str) -> str:
-    """Hash of what a screen depends on: its host, engine, arms, levels and sizes.
-
-    Not on how many levels are to stay, nor on how many starts there were: that is asked of the
-    screen that was made.
-    """
-    sweep = question.sweep
-    return hash_of(
-        {
-            "hosts": {
-                name: [host.host_class, host.python, host.env, host.gpus]
-                for name, host in question.hosts.items()
-            },
-            "engine": sweep.engine.model_dump(mode="json"),
-            "arms": {name: arm.model_dump(mode="json") for name, arm in sweep.arms.items()},
-            "baseline": sweep.baseline,
-            "levels": {
-                name: level.model_dump(mode="json") for name, level in sweep.factors[factor].items()
-            },
-            "users": sorted({c for probe in sweep.probes.values() for c in probe.concurrency}),
-            "factor": factor,
-        }
-    )
 
 
 def screening_question(question: Question, asked: Screening) -> Question:
@@ -114,8 +83,8 @@ class Screener:
         """Everything, in order; the host is let go of whatever happens.
 
         Raises:
-            StageFailedError: The host is held, or others compute on its GPUs.
-            SizesUnknownError: The target's config.json does not tell its width.
+            StageFailedError: The host is held, others compute on its GPUs, or the target's
+                config.json does not tell its width.
         """
         agent = self._hands.connect(self._host)
         try:
@@ -168,7 +137,7 @@ class Screener:
 
     def _timed(self, site: Site) -> _Timed:
         sweep, factor = self._question.sweep, self._asked.factor
-        sizes = decode_sizes(sweep, target_config(site))
+        sizes = sizes_on_host(site)
         flags = arm_flags(sweep, sweep.baseline, reference_levels(sweep))
         tp = whole_flag(flags, "tp-size") or 1
         if tp > 1:
@@ -226,6 +195,7 @@ class Screener:
             trial=keep.path.name,
             status="failed" if failure else "started",
             failure_class=failure.failure_class if failure else None,
+            of_the_setting=failure is None or of_the_setting(failure),
             message=words[0] if failure else None,
             nccl=log,
             seen=seen,

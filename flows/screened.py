@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from configs.plan import hash_of
 from configs.screening import without_levels
 from flows.question import pose
-from flows.screen import screen_key, screen_name
+from flows.screen_key import screen_key, screen_name
 from tasks.screen import Screen, choose, effect_words, kept_words
 from tasks.screen_kept import read_screen
 

@@ -40,6 +40,8 @@ class StartProof(Value):
     """Its attempt's folder in the screen's run folder."""
     status: Literal["started", "failed"]
     failure_class: str | None = None
+    of_the_setting: bool = True
+    """Whether a failure would come again; a lost connection or a held GPU drops no level."""
     message: str | None = None
     nccl: NcclLog | None = None
     """What NCCL said in the engine's first rank."""
@@ -184,8 +186,10 @@ def choose(
         The kept levels in the factor's order, and level -> reason for the dropped ones.
     """
     dropped: dict[str, str] = {}
+    base = next((one.start for one in levels if one.level == reference), None)
+    starts = base is None or base.status == "started"
     for one in levels:
-        reason = _reason(one)
+        reason = _reason(one, starts=starts)
         if reason is not None and one.level != reference:
             dropped[one.level] = reason
     left = [one.level for one in levels if one.level not in dropped]
@@ -201,8 +205,10 @@ def choose(
     return tuple(left), dropped
 
 
-def _reason(one: LevelScreen) -> str | None:
-    if one.start is not None and one.start.status == "failed":
+def _reason(one: LevelScreen, *, starts: bool) -> str | None:
+    """Why a level is left out; ``starts``: the reference does, so that a failure is the level's."""
+    failed = one.start is not None and one.start.status == "failed" and one.start.of_the_setting
+    if failed and starts and one.start is not None:
         return f"the engine does not start: {one.start.message or one.start.failure_class}"
     if one.error is not None:
         return f"it does not run: {one.error}"

@@ -13,8 +13,9 @@ from infra.store import write_json, write_text
 from tasks.factor_effect import engine_writes
 from tasks.launch import UNSET, engine_env
 from tasks.nccl_log import NcclLog, read_nccl_log
-from tasks.screen_sizes import SizesUnknownError
+from tasks.screen_sizes import SizesUnknownError, decode_sizes
 from tasks.tear_down import tear_down
+from tasks.venue import failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,24 +35,25 @@ _AT_ONCE: Final = 16  # processes that live side by side, each with a context on
 _MOST_FILES: Final = 64
 _MOST_BYTES: Final = 2 << 20
 _RANKS: Final = "sglang::scheduler"
+_INVALID: Final = "model_config_invalid"
 
 
-def target_config(site: Site) -> dict[str, Any]:
-    """The target's config.json, as the host has it.
+def sizes_on_host(site: Site) -> Sizes:
+    """The sizes of the sweep's decode steps, from the target's config.json on the host.
 
     Raises:
-        SizesUnknownError: There is none, or it cannot be read.
+        StageFailedError: ``model_config_invalid``: there is none, or it names no hidden size.
     """
     path = posixpath.join(site.agent.from_cwd(site.sweep.engine.model), "config.json")
     try:
         config = json.loads(site.agent.get(path))
-    except FileNotFoundError:
-        config = None
-    except ValueError as error:
-        raise SizesUnknownError(f"{path} cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise SizesUnknownError(f"{path} is not there, or is no object")
-    return config
+        if not isinstance(config, dict):
+            raise failed("collectives", _INVALID, f"{path} is no object")
+        return decode_sizes(site.sweep, config)
+    except FileNotFoundError as error:
+        raise failed("collectives", _INVALID, f"{path} is not there") from error
+    except (ValueError, SizesUnknownError) as error:
+        raise failed("collectives", _INVALID, f"{path}: {error}") from error
 
 
 def level_env(sweep: Sweep, factor: str, level: str) -> dict[str, str]:

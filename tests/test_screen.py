@@ -136,6 +136,18 @@ def test_what_does_not_start_or_cannot_matter_is_left_out_with_its_reason():
     assert dropped["dead"] == "it does not run: unhandled cuda error"
 
 
+def test_a_failure_that_is_not_the_levels_own_drops_nothing():
+    lost = StartProof(
+        trial="t.a1", status="failed", failure_class="ssh_lost", of_the_setting=False, message="x"
+    )
+    own = lost.model_copy(update={"failure_class": "nccl_error", "of_the_setting": True})
+    levels = [level("ref", 20, 30), level("a", 20, 30, start=lost)]
+    assert choose(levels, "ref", 9, timed_by="nccl")[1] == {}
+    # Where the reference itself does not start, no level is to blame.
+    levels = [level("ref", 20, 30, start=own), level("a", 20, 30, start=own)]
+    assert choose(levels, "ref", 9, timed_by="nccl")[1] == {}
+
+
 def test_a_finding_names_the_arms_in_which_a_level_changes_nothing():
     levels = [
         level("ib", 20, 30, effects={"a": (POINTLESS,), "b": (POINTLESS,)}),

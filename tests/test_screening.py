@@ -13,7 +13,8 @@ from configs.problems import ConfigError
 from configs.read import parse_sweep, to_yaml
 from configs.screening import Screening, without_levels
 from flows.question import pose
-from flows.screen import screen_key, screening_question
+from flows.screen import screening_question
+from flows.screen_key import screen_key
 from flows.screen_run import asked_screening
 from flows.show_screen import screen_text
 from tests import sweeping
