@@ -1,4 +1,4 @@
-"""The command line: plan, screen, run, calibrate, compare, publish, up, down, demo, clean."""
+"""The command line: plan, screen, run, calibrate, compare, inspect, publish, up, down, demo, clean."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from configs.problems import ConfigError
 from configs.read import read_sweep
+from flows.inspecting import inspect
 from flows.question import pose
 from flows.terminal import Progress, console, say
 from infra.errors import WorldError
@@ -31,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(inspect)
 
 SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]

@@ -8,6 +8,7 @@ is down the night goes on.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,11 +16,11 @@ from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.sites import leave, site_of
 from flows.skips import Skip, reconcile, why_skip
-from infra.store import write_value
+from infra.store import write_json, write_value
 from infra.tracking import TrackingDown
 from tasks.check_table import PASSING
 from tasks.launch import read_secrets
-from tasks.prepare import claim, survey
+from tasks.prepare import claim, facts_to_keep, survey
 from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
 from tasks.reporting import compare_sweep, write_report
@@ -28,6 +29,7 @@ from tasks.screen_kept import keep_screen
 from tasks.stopping import enough_known
 from tasks.tear_down import forget_secrets, has_secrets
 from tasks.texts import fetch_template, texts_of
+from tasks.topology_warnings import topology_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -143,7 +145,10 @@ class Conductor:
         finally:
             for agent in self._held:
                 leave(agent, run.holder, hands.say)
-        unpublished = publish_missing(run, hands.tracker, hands.say) if hands.tracker else 0
+        unpublished = 0
+        if hands.tracker is not None:
+            hands.tracker.ask_again()
+            unpublished = publish_missing(run, hands.tracker, hands.say)
         records = sorted(self._records.values(), key=lambda record: record.order)
         report = write_report(run, self._question.sweep, records, hands.tracker, hands.say)
         return Outcome(run, tuple(records), tuple(skips), report, unpublished)
@@ -192,13 +197,17 @@ class Conductor:
         claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
         self._held.append(agent)
         agent.make_folder(site.folder)
-        found, _raw = survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+        name = f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+        found, raw = survey(site, name, topology=True)
+        write_json(site.keep.path / f"{host.name}.json", facts_to_keep(raw, site.mask))
         texts = texts_of(question.sweep, question.sets, fetch_template(site))
         if has_secrets(question.sweep, host):
             for marker in [site.marker, *self._cut_off]:
                 forget_secrets(agent, f"{agent.root}/trials/{marker}")
         known = ", ".join(f"{name} {version}" for name, version in found.versions.items())
         hands.say(f"host {host.name}: {known}")
+        for warned in topology_warnings(found.topology):
+            hands.say(f"host {host.name}: warning: {warned.text}")
         ground = _Ground(host, agent, found, texts)
         self._grounds[trial.host] = ground
         return ground
@@ -207,7 +216,9 @@ class Conductor:
         hands, run = self._hands, self._run
         runner = hands.runner(trial.id)
         keep = run.next_attempt(trial.id)
-        site = self._site(trial, ground.agent, runner, keep)
+        site = replace(
+            self._site(trial, ground.agent, runner, keep), topology=ground.survey.topology
+        )
         secrets = self._secrets[trial.host]
         notes = kept_words(screen) if (screen := self._question.screen) else ()
         orders = Orders(self._question.patches, ground.texts, secrets, run.holder, notes=notes)

@@ -45,6 +45,8 @@ with atheris.instrument_imports(include=["tasks", "configs", "infra"]):
     from tasks.samples import read_rows
     from tasks.server_info import read_server_info
     from tasks.start_log import StartLog
+    from tasks.topology import read_topology
+    from tasks.topology_warnings import topology_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -238,6 +240,19 @@ def _nvidia_smi(data: bytes) -> None:
     survey_gpus(gpus, apps, wanted=8)
 
 
+def _topology(data: bytes) -> None:
+    first, second = _halves(data)
+    answers = {
+        name: {"stdout": text, "error": None}
+        for name, text in (
+            ("matrix", first), ("p2p_read", second), ("p2p_write", first),
+            ("nvlink", second), ("links", first),
+        )
+    }  # fmt: skip
+    raw = {**answers, "nodes": None, "iommu": [second], "kernel": [first], "devices": []}
+    topology_warnings(read_topology(raw))
+
+
 def _ps(data: bytes) -> None:
     leader = Leader(pid=7000, start="Wed Mar  4 09:12:00 2026", pgid=7000)
     split = split_by_leader(read_ps(_text(data)), leader, user="ana")
@@ -346,6 +361,7 @@ TARGETS = {
     "bench": Target(_bench, ("*cases/*/*.jsonl",)),
     "prometheus": Target(_prometheus, ("*cases/*-prom-*/*.txt",)),
     "nvidia-smi": Target(_nvidia_smi, ("*cases/*-smi-*/*.txt", "*cases/*-smi-*/*.csv")),
+    "topology": Target(_topology, ("topology/*/*.txt", "topology/*/*.csv")),
     "ps": Target(_ps, ("*cases/*/ps.txt",)),
     "patching": Target(_patching, ("*cases/*-source-*/*.py",)),
     "drafter-config": Target(_drafter_config, ("*cases/*-drafter-*/config.json",)),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.blocks import blocks_section
 from tasks.comparison import setting_label
-from tasks.decision import REHEARSAL, decision_sentence, users
+from tasks.decision import MADE_UP, REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
+from tasks.report_factors import effects_section
+from tasks.report_inside import inside_section
 from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
     acceptance_table,
@@ -16,12 +19,14 @@ from tasks.report_tables import (
     standing_table,
     verdict_table,
 )
+from tasks.report_topology import topology_section
 from tasks.report_trials import (
     failures_section,
     findings_section,
     left_out_section,
     reproduce_section,
 )
+from tasks.report_what_if import what_if_section
 from tasks.screen_report import screen_section
 
 if TYPE_CHECKING:
@@ -36,6 +41,7 @@ FIGURES = {
     "speed": "Speed against users, and the ratio to the baseline with intervals and break-even",
     "acceptance": "Share of verify steps that accepted at least k drafts",
     "steps": "Change of a user's speed as acceptance times the speed of a step",
+    "inside": "Shares of the GPU time of a decode step",
 }
 """What is to be seen, by the beginning of the figure's file name."""
 
@@ -61,6 +67,9 @@ def render_report(
     parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
     if comparison.rehearsal:
         parts.insert(0, f"> **{REHEARSAL}.** All figures come from the rehearsal host.")
+    if comparison.synthetic:
+        what = ", ".join(comparison.synthetic)
+        parts.insert(0, f"> **{MADE_UP.format(what=what)}.** Step times are real, texts are not.")
     if question:
         parts.append(inline(question))
     parts.append(f"**{inline(decision_sentence(comparison))}.**")
@@ -70,8 +79,11 @@ def render_report(
         (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
         ("Where it breaks even", _crossovers(comparison)),
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
+        ("Inside a step", _under(_figures(figures, "inside"), inside_section(ordered))),
+        ("What if", what_if_section(comparison.what_if)),
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
+        ("What the levels do", effects_section(comparison)),
         ("Screen", screen_section(screen, comparison)),
         ("Copies", _copies(comparison)),
         ("Absolute figures", _standings(comparison)),
@@ -79,6 +91,8 @@ def render_report(
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),
         ("Left out", left_out_section(comparison)),
+        ("Blocks that are not whole", blocks_section(comparison, ordered)),
+        ("How the GPUs hang together", topology_section(ordered)),
         ("How to reproduce", reproduce_section(ordered)),
         ("How the verdicts were reached", _method(comparison)),
     ]

@@ -10,7 +10,6 @@ from configs.layers import reference_levels
 from configs.plan import arm_env
 from infra.errors import AgentBroken
 from infra.store import write_json, write_text
-from tasks.drafter_host import read_optional
 from tasks.factor_effect import engine_writes
 from tasks.launch import UNSET, engine_env
 from tasks.nccl_log import NcclLog, read_nccl_log
@@ -46,12 +45,13 @@ def sizes_on_host(site: Site) -> Sizes:
         StageFailedError: ``model_config_invalid``: there is none, or it names no hidden size.
     """
     path = posixpath.join(site.agent.from_cwd(site.sweep.engine.model), "config.json")
-    raw = read_optional(site.agent, path)
     try:
-        config = json.loads(raw) if raw is not None else None
+        config = json.loads(site.agent.get(path))
         if not isinstance(config, dict):
-            raise failed("collectives", _INVALID, f"{path} is not there, or is no object")
+            raise failed("collectives", _INVALID, f"{path} is no object")
         return decode_sizes(site.sweep, config)
+    except FileNotFoundError as error:
+        raise failed("collectives", _INVALID, f"{path} is not there") from error
     except (ValueError, SizesUnknownError) as error:
         raise failed("collectives", _INVALID, f"{path}: {error}") from error
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from configs.layers import arm_flags, reference_levels
-from configs.speculation import Off, speculation_flags
+from configs.speculation import Off
+from configs.speculation_flags import speculation_flags
 from configs.values import Value
 
 if TYPE_CHECKING:

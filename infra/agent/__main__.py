@@ -50,6 +50,9 @@ COMMANDS = {
         "web", "http_call", _keys("port method path"), _keys("body timeout_s headers_path")
     ),
     "given": Command("given", "given", _keys("dir names")),
+    "http-calls": Command(
+        "web", "http_calls", _keys("port requests"), _keys("timeout_s headers_path")
+    ),
     "port": Command("ports", "ports", takes=_keys("ports pick")),
     "put-back": Command("put_back", "answer", _keys("ledger")),
     "file": Command(

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, Optional
 
-from infra.agent import commands, folders, ledger
+from infra.agent import commands, content, folders, ledger
 from infra.agent.refusal import Refusal
 
 BACKUP = ".eagle3-sweep.orig"
@@ -218,6 +218,17 @@ def _list(asked: dict[str, Any]) -> dict[str, Any]:
     return {"path": path, "files": {entry.name: entry.stat().st_size for entry in entries}}
 
 
+def _folder(asked: dict[str, Any]) -> dict[str, Any]:
+    """The files directly in a model folder, with their sizes, and what tells it from others."""
+    path = asked["path"]
+    try:
+        with os.scandir(path) as entries:
+            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {"path": path, "exists": False, "files": {}, "content": None}
+    return {"path": path, "exists": True, "files": sizes, "content": content.digest(path)}
+
+
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "sha256": _sha256,
     "write": _write,
@@ -226,5 +237,6 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "locate": _locate,
     "head": _head,
     "list": _list,
+    "folder": _folder,
 }
 """What ``file`` can do."""

@@ -29,6 +29,12 @@ _DRAFT_TOKEN_BYTES = 16_384
 _SHARDS = 64
 
 
+def _dummy(rank: Rank, *, draft: bool) -> bool:
+    """Whether weights are made up; the drafter's are where the target's are, unless it says else."""
+    own = rank.args["speculative_draft_load_format"] if draft else None
+    return bool((own or rank.args["load_format"]) == "dummy")
+
+
 def _distributed_init(rank: Rank) -> None:
     rank.say("Init torch distributed begin.")
     if rank.gpu < 0:
@@ -77,7 +83,8 @@ def _target_weights(rank: Rank) -> None:
     rank.say(f"Load weight begin. avail mem={rank.free_gib():.2f} GB")
     rank.model = models.build_target(rank.config, rank.say)
     rank.accident("target_weights")
-    rank.shard_bar(_SHARDS)
+    if not _dummy(rank, draft=False):
+        rank.shard_bar(_SHARDS)
     rank.weight_gib = _TARGET_GIB / rank.args["tp_size"]
     rank.take("target_weights", rank.weight_gib)
     took_s = rank.until("target_weights")
@@ -159,7 +166,8 @@ def _draft_weights(rank: Rank) -> None:
     rank.say(f"Load weight begin. avail mem={rank.free_gib():.2f} GB")
     rank.accident("draft_weights")
     gib = _DRAFTER_GIB / rank.args["tp_size"] if models.tensors_of(drafter) else 0.01
-    rank.shard_bar(1)
+    if not _dummy(rank, draft=True):
+        rank.shard_bar(1)
     rank.take("draft_weights", gib)
     kind = (config.get("architectures") or ["LlamaForCausalLMEagle3"])[0]
     took_s = rank.until("draft_weights")
@@ -177,7 +185,7 @@ def _draft_weights(rank: Rank) -> None:
     )
     rank.say(f"Memory pool end. avail mem={rank.free_gib():.2f} GB")
     rank.hook("embed_and_head", "get_embed_and_head")
-    rank.accept_at = models.acceptance(algorithm, drafter)
+    rank.accept_at = models.acceptance(algorithm, drafter, dummy=_dummy(rank, draft=True))
 
 
 def _draft_graph_capture(rank: Rank) -> None:
@@ -193,7 +201,8 @@ def _draft_graph_capture(rank: Rank) -> None:
             f"avail mem={rank.free_gib():.2f} GB"
         )
         rank.accident("draft_graph_capture")
-        models.check_shapes(drafter, models.config_of(drafter, "draft_weights"), hidden)
+        if rank.args["speculative_algorithm"] != "STANDALONE":
+            models.check_shapes(drafter, models.config_of(drafter, "draft_weights"), hidden)
         rank.take("draft_graph_capture", 0.06)
         rank.capture_bar()
         took_s = rank.until("draft_graph_capture", (number + 1) / len(kinds or [1]))
