@@ -40,7 +40,10 @@ _SPECULATION = {
     "speculative-num-steps",
     "speculative-eagle-topk",
     "speculative-num-draft-tokens",
+    "speculative-adaptive",
+    "speculative-adaptive-config",
 }
+_NGRAM = "speculative-ngram-"
 _WHOLE_NUMBERS = {
     "tp-size",
     "dp-size",
@@ -166,7 +169,7 @@ def _name_problem(flag: str) -> str | None:
         return f"is set elsewhere: use {_OURS[one]}"
     if one in _SECRETS or (flag not in table and looks_secret(flag.replace("-", "_"))):
         return "would put a secret into a file and into every list of processes: leave it out"
-    if one in _SPECULATION:
+    if one in _SPECULATION or one.startswith(_NGRAM):
         return "is set by speculation: write it there"
     if flag in table:
         return None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from configs.flags import Flags
-from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
+from configs.names import Count, EnvName, Name, Names, Number, Seconds, Text, Whole
 from configs.probe import Probe
 from configs.problems import WrongKeyError
+from configs.screening import Screening
 from configs.secret_names import SecretName
+from configs.short_levels import long_form
 from configs.speculation import Off, Speculation
+from configs.synthetic import Simulate, Weights
 from configs.values import Value
 
 
@@ -26,6 +29,8 @@ class Sglang(Value):
     env: dict[EnvName, str] = {}
     env_from: tuple[SecretName, ...] = ()
     """Names of secrets that are taken from the controller's environment."""
+    weights: Weights = "real"
+    """``dummy``: random weights in every arm (--load-format dummy), of target and drafters."""
 
 
 Engine = Sglang
@@ -37,6 +42,12 @@ class Level(Value):
     flags: Flags = {}
     env: dict[EnvName, str] = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _either_form(cls, given: Any) -> Any:
+        """``{NCCL_PROTO: LL}`` says the same as ``{env: {NCCL_PROTO: LL}}``."""
+        return long_form(given)
+
 
 class Arm(Value):
     """One server setting under test."""
@@ -45,6 +56,8 @@ class Arm(Value):
     flags: Flags = {}
     """Flags of this arm alone; they win over the engine's."""
     env: dict[EnvName, str] = {}
+    simulate: Simulate | None = None
+    """Acceptance that the engine pretends; never compared with a real one."""
     note: str = ""
     replicate_of: Name | None = None
     """Another arm, of which this one is an exact copy: what differs between the two is noise
@@ -107,6 +120,14 @@ class Sweep(Value):
     factors: dict[Name, dict[Name, Level]] = {}
     """Factor -> level -> what it adds; crossed with the arms. A factor's first level is its
     reference."""
+    exclude: tuple[dict[Name, Names], ...] = ()
+    """Cells that are not run, each by some of its levels and perhaps its arm, such as
+    {arm: base, nccl: ll}; what is not named may be anything."""
+    combinations: tuple[dict[Name, Names], ...] = ()
+    """In place of the crossing: the cells that are run. A factor that is not named is at its
+    first level; without an arm all arms are meant."""
+    screen: Screening | None = None
+    """Try a factor's levels in seconds first, and leave out those that cannot win."""
     probes: Annotated[dict[Name, Probe], Field(min_length=1)]
     patches: tuple[Name, ...] = ()
     """Names of files in configs/patches, applied before launch."""
@@ -122,6 +143,9 @@ class Sweep(Value):
     same_margin: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
     """Within this ratio either way two speeds are the same."""
     patience: Patience = Patience()
+    what_if: dict[Name, Annotated[Number, Field(ge=1)]] = {}
+    """Drafter -> accept length, as printed on a model card: what speed it would give here. Needs
+    arms that simulate at least two accept lengths."""
     tolerate: dict[Name, Text] = {}
     """Finding -> why it does not make a trial suspect here. It stays in the record and the
     report; use it for what is known and the same in all arms."""
@@ -156,7 +180,7 @@ def _copied(name: str, arm: Arm, arms: dict[str, Arm]) -> Arm:
     of = arms[origin]
     if of.replicate_of is not None:
         raise WrongKeyError(key, f"{origin} is a copy itself: name {of.replicate_of}")
-    for field in ("speculation", "flags", "env"):
+    for field in ("speculation", "flags", "env", "simulate"):
         if field in arm.model_fields_set and getattr(arm, field) != getattr(of, field):
             raise WrongKeyError(
                 f"arms.{name}.{field}", f"a copy of {origin} has nothing of its own: leave it out"

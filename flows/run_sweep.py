@@ -22,6 +22,7 @@ from flows.conduct import Conductor, Hands, Outcome
 from flows.prefect_stages import PrefectRunner, shown
 from flows.question import pose
 from flows.runs import open_run
+from flows.screen_run import screened_first
 from infra.connect import connect
 from infra.places import runs_folder
 from infra.store import Store
@@ -94,18 +95,15 @@ def eagle3_sweep(
     _make_slots(slots)
     uri = tracking_uri()
     tracker = Tracker(uri, note=log.info) if uri else None
-    with (
-        concurrency(
-            slots,
-            occupy=1,
-            strict=True,
-            lease_duration=_SLOT_LEASE_S,
-            timeout_seconds=_SLOT_WAIT_S,
-            # Prefect would end the flow if its server is away when the lease is due; the lock on
-            # the host still keeps others out.
-            raise_on_lease_renewal_failure=False,
-        ),
-        open_run(Store(runs_folder()), question, fresh=fresh, flow_run=run_id) as run,
+    with concurrency(
+        slots,
+        occupy=1,
+        strict=True,
+        lease_duration=_SLOT_LEASE_S,
+        timeout_seconds=_SLOT_WAIT_S,
+        # Prefect would end the flow if its server is away when the lease is due; the lock on
+        # the host still keeps others out.
+        raise_on_lease_renewal_failure=False,
     ):
         hands = Hands(
             connect=lambda spec: connect(spec, note=log.warning),
@@ -113,7 +111,13 @@ def eagle3_sweep(
             tracker=tracker,
             say=log.info,
         )
-        outcome = Conductor(question, run, hands).conduct()
+        store, known = Store(runs_folder()), question.warnings
+        question = screened_first(question, store, hands, host=host, flow_run=run_id)
+        for warning in question.warnings:
+            if warning not in known:
+                log.warning(warning)
+        with open_run(store, question, fresh=fresh, flow_run=run_id) as run:
+            outcome = Conductor(question, run, hands).conduct()
         _await_server(log.warning)
     _show(outcome, tracker)
     return verdict_state(outcome)

@@ -29,6 +29,7 @@ __all__ = ["Hello", "HostAgent", "Poll"]
 T = TypeVar("T")
 
 _CALL_S = 20.0
+_FOLDER_S = 60.0  # samples of a hundred files on a slow network disk
 _LEAST_WAIT_S = 5.0  # a poll takes two at most, on a busy host some more
 _INLINE = 32_000  # an argument may hold 128 KiB (MAX_ARG_STRLEN)
 
@@ -163,6 +164,11 @@ class HostAgent:
         if not answer["exists"]:
             return None
         return base64.b64decode(answer["data"]), answer["size"]
+
+    def folder(self, path: str) -> tuple[dict[str, int], str | None] | None:
+        """A model folder's files with their sizes, and its identity; None where there is none."""
+        answer = self.call("file", op="folder", path=path, answer_s=_FOLDER_S)
+        return (answer["files"], answer["content"]) if answer["exists"] else None
 
     def make_folder(self, path: str) -> None:
         """Makes a folder of ours, and the one above it, 0700 (-m is for the last one alone)."""

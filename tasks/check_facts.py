@@ -34,6 +34,8 @@ class ProbeFacts:
     speculating: bool
     draft_steps: int | None = None
     """K: most drafts that one verify step may accept."""
+    simulated: float | None = None
+    """The accept length that the engine was told to pretend; None: acceptance is real."""
     cold: bool = False
     """The prefix cache was emptied before."""
     distinct_prompts: int | None = None

@@ -12,6 +12,8 @@ class Limits(Value):
     """At or below it nothing is accepted (tokens/step)."""
     accept_length_headroom: float = 0.9
     """Accept length >= K + this is next to the ceiling K + 1."""
+    simulated_share: float = 0.05
+    """Of a simulated accept length: the cut last step of each answer takes one or two percent."""
     unique_ngram_ratio: float = 0.3
     """Median share of distinct 4-grams below this: outputs loop. Code repeats itself, down to
     about 0.5; a model stuck in a two-token loop is near 0.1."""

@@ -17,17 +17,25 @@ if TYPE_CHECKING:
 
 def _not_working(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
     length = p.measurement.accept_length
-    if not p.speculating or length is None or length > limits.accept_length_floor:
+    made_up = not p.speculating or p.simulated is not None
+    if made_up or length is None or length > limits.accept_length_floor:
         return None
     return f"accept length {length:.3f}"
 
 
 def _too_good(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
     length, steps = p.measurement.accept_length, p.draft_steps
-    if not p.speculating or length is None or not steps:
+    if not p.speculating or p.simulated is not None or length is None or not steps:
         return None
     ceiling = steps + limits.accept_length_headroom
     return f"accept length {length:.3f} of at most {steps + 1}" if length >= ceiling else None
+
+
+def _not_simulated(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
+    length, asked = p.measurement.accept_length, p.simulated
+    if asked is None or length is None or abs(length / asked - 1) <= limits.simulated_share:
+        return None
+    return f"accept length {length:.3f}, to be simulated {asked:g}"
 
 
 def _loops(p: ProbeFacts, _s: ServerFacts, limits: Limits) -> str | None:
@@ -165,6 +173,7 @@ PROBE_LOOKS: tuple[tuple[str, Callable[[ProbeFacts, ServerFacts, Limits], str | 
     ("too_few_requests", _few_requests),
     ("drafter_not_working", _not_working),
     ("acceptance_too_good", _too_good),
+    ("simulation_not_in_effect", _not_simulated),
     ("outputs_loop", _loops),
     ("counts_missing", _counts_missing),
     ("counts_disagree", _counts_disagree),

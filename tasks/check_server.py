@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tasks.effective import setting_name
+from tasks.effective import RESOLVED, setting_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +23,8 @@ def differing_flags(
 ) -> tuple[tuple[str, str, str], ...]:
     """(flag, asked, effective) where the server says other than it was asked.
 
-    Spelling does not count: dashes or underscores, case, 0.80 or 0.8, a slash at a path's end.
+    Spelling does not count: dashes or underscores, case, 0.80 or 0.8, a slash at a path's end; nor
+    does a word that the engine replaces by what it means.
     Flags that the server does not report are unknown and left out, so are masked secrets.
     """
     known = {_flag(name): value for name, value in effective.items()}
@@ -33,8 +34,12 @@ def differing_flags(
         if _flag(name) in known
         and _flag(name) not in NOT_COMPARED
         and "***" not in value
-        and _plain(value) != _plain(known[_flag(name)])
+        and not _same(_plain(value), _plain(known[_flag(name)]))
     )
+
+
+def _same(asked: str | float, effective: str | float) -> bool:
+    return asked == effective or effective in RESOLVED.get(str(asked), ())
 
 
 def _flag(name: str) -> str:

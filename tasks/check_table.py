@@ -9,7 +9,7 @@ class Guard(NamedTuple):
     """One guard."""
 
     name: str
-    scope: Literal["probe", "server", "host", "client"]
+    scope: Literal["probe", "server", "host", "client", "comparison"]
     reason: str
     """What was wrong, and why it spoils the figures."""
     limit: str
@@ -34,6 +34,15 @@ GUARDS: tuple[Guard, ...] = (
         "accept length below K + {accept_length_headroom}",
         "look at the outputs: acceptance next to its ceiling means loops, copied text or "
         "simulated acceptance (SGLANG_SIMULATE_ACC_LEN)",
+    ),
+    Guard(
+        "simulation_not_in_effect",
+        "probe",
+        "Acceptance was to be pretended, and is another than was asked for: the figures are of "
+        "something else.",
+        "accept length within {simulated_share:.0%} of the simulated one",
+        "this release does not know SGLANG_SIMULATE_ACC_LEN or its method, or answers are so short "
+        "that their cut last step weighs; see meta_info of one request",
     ),
     Guard(
         "outputs_loop",

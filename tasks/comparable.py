@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tasks.comparison import Difference, Excluded, Refusal, levels_key
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tasks.record import TrialRecord
+
+
+Acceptance = Literal["none", "real", "simulated"]
 
 
 class Selection(NamedTuple):
@@ -63,7 +66,22 @@ def facts(record: TrialRecord) -> dict[str, str]:
         **record.must_match,
         "host_class": record.host_class,
         "rehearsal": str(record.rehearsal).lower(),
+        "weights": record.synthetic.weights if record.synthetic else "real",
     }
+
+
+def acceptance(record: TrialRecord) -> Acceptance:
+    """Whether a trial's acceptance is a drafter's, pretended by the engine, or of no matter."""
+    if record.synthetic is not None and record.synthetic.accept_length is not None:
+        return "simulated"
+    return "real" if "speculative-algorithm" in record.asked else "none"
+
+
+def made_up(records: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """What was made up in these trials, each once."""
+    weights = any(r.synthetic is not None and r.synthetic.weights == "dummy" for r in records)
+    lengths = any(acceptance(r) == "simulated" for r in records)
+    return ("dummy weights",) * weights + ("simulated acceptance",) * lengths
 
 
 def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> tuple[Difference, ...]:
@@ -93,6 +111,38 @@ def why(record: TrialRecord) -> str:
 def _with_equal_facts(
     records: Sequence[TrialRecord],
 ) -> tuple[list[TrialRecord], list[Refusal]]:
+    kept, refused = _with_one_acceptance(records)
+    equal, different = _with_the_facts_of_most(kept)
+    return equal, refused + different
+
+
+def _with_one_acceptance(
+    records: Sequence[TrialRecord],
+) -> tuple[list[TrialRecord], list[Refusal]]:
+    """Pretended acceptance stands beside none or beside its like, and never beside a real one."""
+    real = next((r for r in records if acceptance(r) == "real"), None)
+    if real is None:
+        return list(records), []
+    wrong = Difference(fact="acceptance", expected="real", found="simulated")
+    kept = [r for r in records if acceptance(r) != "simulated"]
+    return kept, [_refusal(r, real, (wrong,)) for r in records if acceptance(r) == "simulated"]
+
+
+def _refusal(record: TrialRecord, judge: TrialRecord, wrong: tuple[Difference, ...]) -> Refusal:
+    return Refusal(
+        trial=record.trial,
+        arm=record.arm,
+        levels=record.levels,
+        block=record.block,
+        host=record.host,
+        against=judge.trial,
+        differences=wrong,
+    )
+
+
+def _with_the_facts_of_most(
+    records: Sequence[TrialRecord],
+) -> tuple[list[TrialRecord], list[Refusal]]:
     judges = [r for r in records if r.baseline] or list(records)
     if not judges:
         return [], []
@@ -103,17 +153,7 @@ def _with_equal_facts(
     for record in records:
         wrong = differences(expected, facts(record))
         if wrong:
-            refused.append(
-                Refusal(
-                    trial=record.trial,
-                    arm=record.arm,
-                    levels=record.levels,
-                    block=record.block,
-                    host=record.host,
-                    against=judge.trial,
-                    differences=wrong,
-                )
-            )
+            refused.append(_refusal(record, judge, wrong))
         else:
             kept.append(record)
     return kept, refused

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from configs.values import Value
-from tasks.record import KindAcceptance
+from tasks.level_values import Interaction, LevelEffect
+from tasks.record import Finding, KindAcceptance
+from tasks.what_if_answers import WhatIf
 
 # Schema history of comparison.json:
 # 1 - first shape.
 # 2 - alone_low, alone_high; intervals in accounts and crossovers; outliers; looks.
-SCHEMA = 2
+# 3 - synthetic, what_if.
+SCHEMA = 3
 
 Verdict = Literal["better", "worse", "same", "undecided"]
 
@@ -209,6 +212,9 @@ class Comparison(Value):
     sweep_runs: tuple[str, ...]
     rehearsal: bool
     """True: no claim about any GPU."""
+    synthetic: tuple[str, ...] = ()
+    """What was made up in the trials that entered: "dummy weights", "simulated acceptance"; then
+    no ratio is a claim about a drafter."""
     host_class: str | None
     hosts: tuple[str, ...]
     baseline: str | None
@@ -234,6 +240,14 @@ class Comparison(Value):
     refusals: tuple[Refusal, ...]
     excluded: tuple[Excluded, ...]
     outliers: tuple[Outlier, ...] = ()
+    effects: tuple[LevelEffect, ...] = ()
+    """What each factor level does within its arm, by figure, probe and concurrency."""
+    interactions: tuple[Interaction, ...] = ()
+    """Whether a level does the same for an arm as for the baseline."""
+    findings: tuple[Finding, ...] = ()
+    """What no single trial can show (tasks/level_findings)."""
+    what_if: WhatIf | None = None
+    """Answers from pretended acceptance; None where nothing was pretended."""
     notes: tuple[str, ...]
 
 

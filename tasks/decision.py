@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 REHEARSAL = "REHEARSAL: no claim about any GPU"
+MADE_UP = "MADE UP ({what}): no claim about any drafter"
 
 PLAIN_NAMES = {
     "output_tok_s": "tokens/s",
@@ -32,8 +33,15 @@ def decision_sentence(comparison: Comparison) -> str:
     concurrency; of several, the fastest in absolute terms. Its figure is given at the highest
     concurrency at which it is still better, and where it breaks even is said.
     """
-    sentence = _sentence(comparison)
-    return f"{REHEARSAL}. {sentence}" if comparison.rehearsal else sentence
+    return ". ".join([*no_claims(comparison), _sentence(comparison)])
+
+
+def no_claims(comparison: Comparison) -> list[str]:
+    """What its figures are no claim about; stands before everything that is shown of them."""
+    said = [REHEARSAL] if comparison.rehearsal else []
+    if comparison.synthetic:
+        said.append(MADE_UP.format(what=", ".join(comparison.synthetic)))
+    return said
 
 
 def percent(ratio: float) -> str:
@@ -119,8 +127,10 @@ def _no_comparison(comparison: Comparison) -> str:
 
 def _deploy(comparison: Comparison, ladder: Sequence[Cell]) -> str:
     cell = max((c for c in ladder if c.verdict == "better"), key=lambda c: c.concurrency)
+    # Nobody can deploy an acceptance that is pretended.
+    advice = "With pretended figures" if comparison.synthetic else "Deploy"
     sentence = (
-        f"Deploy {_name(cell)}: {_figure(cell)} at {users(cell.concurrency)} "
+        f"{advice} {_name(cell)}: {_figure(cell)} at {users(cell.concurrency)} "
         f"against {_reference(cell)} on the same host"
     )
     crossing = [

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from tasks.drafter_config import DrafterConfig, check_types, flattened, read_config
+from tasks.drafter_dtype import check_dtype
 from tasks.drafter_layers import (
     DEFAULT_COUNT,
     MLA_ARCHITECTURE,
@@ -15,8 +16,9 @@ from tasks.drafter_layers import (
     read_at_least,
     resolve_layers,
 )
+from tasks.drafter_map import bad_index, check_d2t, check_t2d
 from tasks.drafter_verdict import DrafterProblem, DrafterVerdict, EngineFacts, TargetFacts
-from tasks.drafter_weights import aux_by_weights, bad_index, check_d2t, check_weights
+from tasks.drafter_weights import aux_by_weights, check_weights, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +33,6 @@ _SPECULATORS: Final = DrafterProblem(
     message="config.json is in the speculators layout, which SGLang does not load",
     hint="convert it to SGLang's flat layout: architectures and sizes at the top level",
 )
-_GOOD_DTYPES: Final = frozenset({"bfloat16", "float16", "half", "auto"})
 
 
 def check_drafter(
@@ -40,6 +41,8 @@ def check_drafter(
     engine: EngineFacts,
     headers: Mapping[str, Tensor] | None = None,
     d2t: Sequence[object] | None = None,
+    *,
+    t2d: Sequence[bool] | None = None,
 ) -> DrafterVerdict:
     """Say whether an engine will load a drafter for a target and accept what it drafts.
 
@@ -49,6 +52,7 @@ def check_drafter(
         engine: the engine, its version and the flags that matter.
         headers: the checkpoint's tensors by name, from its safetensors headers.
         d2t: values of the ``d2t`` tensor: offsets from draft ids to target ids.
+        t2d: values of the ``t2d`` tensor: which target ids the drafter knows.
     """
     read, found = read_config(config)
     shown = {} if config is None else {"config_sha256": hashlib.sha256(config).hexdigest()}
@@ -66,12 +70,19 @@ def check_drafter(
     if is_eagle3:
         found += check_layers(read, target, engine)
         found += _check_count(read, layers, engine)
-    found += _check_depth(read, engine)
-    found += _check_sizes(read, target, engine, eagle3=is_eagle3)
+    if is_eagle3 or _algorithm(engine) == "EAGLE3":
+        found += _check_depth(read, engine)
+    if _algorithm(engine) == "STANDALONE":
+        found += _check_tokens(read, target)
+    else:
+        found += _check_sizes(read, target, engine, eagle3=is_eagle3)
     if is_eagle3 and headers is not None:
         found += check_weights(read, headers, target, engine, layers.count)
+    found += check_dtype(read, headers, target, engine)
     if d2t is not None:
         found += check_d2t(read, d2t, target)
+    if t2d is not None:
+        found += check_t2d(t2d, d2t)
     found += _check_context(read, target, engine)
     return _verdict(
         found,
@@ -80,6 +91,7 @@ def check_drafter(
         num_aux=layers.count if is_eagle3 else None,
         num_aux_by_config=layers.count if is_eagle3 else None,
         num_aux_by_weights=aux_by_weights(headers or {}, target.hidden_size),
+        head=head_of(read, headers) if is_eagle3 else None,
         draft_context=read.context,
         target_context=engine.context_length or target.context,
         bad_index=bad_index(d2t or (), target),
@@ -223,9 +235,16 @@ def _check_sizes(
         )
     if eagle3:
         yield from _check_draft_vocab(config, target, engine)
-    dtype = config.data.get("dtype", config.data.get("torch_dtype"))
-    if dtype is not None and str(dtype) not in _GOOD_DTYPES:
-        yield f"dtype is {dtype}: slower than bfloat16, and a mixture with the target may fail"
+
+
+def _check_tokens(config: DrafterConfig, target: TargetFacts) -> Findings:
+    """A language model of its own need only number the tokens alike; sizes may be padded."""
+    own, theirs = config.integer("vocab_size"), target.vocab_size
+    if own is not None and theirs is not None and own != theirs:
+        yield (
+            f"vocab_size is {own}, the target has {theirs} tokens: its ids are taken for the "
+            "target's, so both need one tokenizer"
+        )
 
 
 def _check_draft_vocab(config: DrafterConfig, target: TargetFacts, engine: EngineFacts) -> Findings:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tasks.drafter_dtype import declared_dtype
 from tasks.drafter_verdict import DrafterProblem, TargetFacts
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def read_target(data: bytes) -> TargetFacts:
         layers=_integer(text, "num_hidden_layers"),
         context=context_of(text),
         architecture=DrafterConfig(value).architecture,
+        dtype=declared_dtype(text) or declared_dtype(value),
     )
 
 

@@ -34,6 +34,8 @@ DrafterReason = Literal[
     "draft_vocab_size_mismatch",
     "lm_head_missing_in_weights",
     "lm_head_not_shareable",
+    "weights_missing",
+    "weights_unreadable",
     "embed_tokens_missing_in_weights",
     "fc_missing_in_weights",
     "decoder_layer_missing_in_weights",
@@ -45,6 +47,11 @@ DrafterReason = Literal[
     "d2t_out_of_range",
     "draft_context_too_short",
 ]
+
+
+Head = Literal["own", "target", "embedding", "missing"]
+"""Where the output head comes from: the checkpoint, the target (``draft_vocab_size: null``), the
+drafter's own embedding (tied), or nowhere: then it stays random."""
 
 
 class TargetFacts(Value):
@@ -60,6 +67,8 @@ class TargetFacts(Value):
     """Longest context that the model's config derives, in tokens."""
     architecture: str | None = None
     """First entry of ``architectures``."""
+    dtype: str | None = None
+    """Number type that its config names, such as ``bfloat16``."""
 
 
 class EngineFacts(Value):
@@ -73,6 +82,8 @@ class EngineFacts(Value):
     """The algorithm asked for, such as ``EAGLE3``; ``None`` means that."""
     context_length: int | None = None
     """Context length asked for, in tokens."""
+    dtype: str | None = None
+    """``--dtype``, where it is given."""
     allow_longer_context: bool = False
     """``SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1`` is set."""
 
@@ -115,6 +126,8 @@ class DrafterVerdict(Value):
     """How many the config asks for."""
     num_aux_by_weights: int | None = None
     """How many fit into the checkpoint's ``fc`` layer; ``None`` if it is not known."""
+    head: Head | None = None
+    """Where the output head comes from; ``None`` if it is not known."""
     draft_context: int | None = None
     """Longest context of the drafter, in tokens."""
     target_context: int | None = None

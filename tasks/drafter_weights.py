@@ -1,18 +1,17 @@
-"""What the names and shapes of a drafter's tensors, and its token map, say against its config."""
+"""What the names and shapes of a drafter's tensors say against its config."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from tasks.drafter_layers import MLA_ARCHITECTURE, read_at_least
 from tasks.drafter_verdict import DrafterProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from tasks.drafter_config import DrafterConfig, Findings
-    from tasks.drafter_verdict import EngineFacts, TargetFacts
+    from tasks.drafter_verdict import EngineFacts, Head, TargetFacts
     from tasks.safetensors_header import Tensor
 
     Headers = Mapping[str, Tensor]
@@ -28,6 +27,17 @@ def aux_by_weights(headers: Headers, width: int | None) -> int | None:
     return fc.shape[1] // width
 
 
+def head_of(config: DrafterConfig, headers: Headers | None) -> Head | None:
+    """Say where the drafter's output head comes from; None where that is not known."""
+    if config.is_tied:
+        return "embedding"
+    if config.has_draft_vocab and config.data["draft_vocab_size"] is None:
+        return "target"
+    if headers is None:
+        return None
+    return "own" if _find(headers, "lm_head.weight") is not None else "missing"
+
+
 def check_weights(
     config: DrafterConfig, headers: Headers, target: TargetFacts, engine: EngineFacts, count: int
 ) -> Findings:
@@ -41,41 +51,6 @@ def check_weights(
     yield from _check_embedding(config, headers, target)
     yield from _check_head(config, headers, target)
     yield from _check_map(config, headers, target)
-
-
-def check_d2t(config: DrafterConfig, d2t: Sequence[object], target: TargetFacts) -> Findings:
-    """Find draft tokens that map outside the target's vocabulary: target id = i + d2t[i]."""
-    numbers = [value for value in d2t if type(value) is int]
-    if len(numbers) != len(d2t):
-        yield DrafterProblem(
-            reason="d2t_not_integers", message="d2t holds other than whole numbers"
-        )
-        return
-    size = config.integer("draft_vocab_size")
-    if size is not None and len(numbers) != size:
-        message = f"d2t has {len(numbers)} entries, draft_vocab_size is {size}"
-        yield DrafterProblem(reason="d2t_length_mismatch", message=message)
-    index = bad_index(numbers, target)
-    vocab = target.vocab_size or config.integer("vocab_size")
-    if index is not None:
-        absolute = all(0 <= value < (vocab or 0) for value in numbers) and _rises(numbers)
-        yield DrafterProblem(
-            reason="d2t_out_of_range",
-            message=f"d2t[{index}]: {index} + {numbers[index]} is no token of {vocab}",
-            hint="these look like absolute ids: subtract the index from each" if absolute else None,
-        )
-    elif len({i + value for i, value in enumerate(numbers)}) < len(numbers):
-        yield "d2t maps several draft tokens to the same target token"
-
-
-def bad_index(d2t: Sequence[object], target: TargetFacts) -> int | None:
-    """Return the first index of d2t that leaves the target's vocabulary."""
-    if target.vocab_size is None:
-        return None
-    for index, value in enumerate(d2t):
-        if type(value) is int and not 0 <= index + value < target.vocab_size:
-            return index
-    return None
 
 
 def _check_width(
@@ -189,7 +164,3 @@ def _find(headers: Headers, name: str) -> Tensor | None:
         if prefix + name in headers:
             return headers[prefix + name]
     return None
-
-
-def _rises(values: Sequence[int]) -> bool:
-    return all(a < b for a, b in pairwise(values))

@@ -23,7 +23,7 @@ from tasks.wait_ready import drive_request, http_calls
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from configs.probe import Stream
+    from configs.probe import Profile, Stream
     from infra.host_agent import Poll
     from tasks.follow import Follower
     from tasks.launch import Handle
@@ -81,7 +81,9 @@ class Probed(Value):
     """What nvidia-smi said while the last requests ran."""
 
 
-def payload(text: Text, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
+def payload(
+    text: Text, probe: Stream | Profile, *, max_new_tokens: int | None = None
+) -> dict[str, Any]:
     """The body of one /generate request."""
     sampling: dict[str, Any] = {
         "temperature": probe.sampling.temperature,

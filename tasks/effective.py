@@ -27,6 +27,9 @@ _SAME = {
     "num_draft_tokens": "speculative_num_draft_tokens",
 }
 
+#: A word that SGLang replaces by what it means, before it reports it (speculative_hook.py).
+RESOLVED = {"nextn": ("eagle", "frozen_kv_mtp"), "eagle": ("frozen_kv_mtp",)}
+
 
 def effective_settings(text: str) -> dict[str, Setting]:
     """Every plain setting in a ``/server_info`` answer, of a decode node behind a router.
@@ -88,4 +91,6 @@ def _alike(want: Setting, have: Setting) -> bool:
     one, other = number(want), number(have)
     if one is not None and other is not None:
         return one == other
+    if str(have).lower() in RESOLVED.get(str(want).lower(), ()):
+        return True
     return str(want).rstrip("/") == str(have).rstrip("/")

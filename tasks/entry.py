@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tasks.metrics import METRICS
+from tasks.profile_record import share_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,7 @@ def params_of(record: TrialRecord) -> dict[str, str]:
     # MLflow takes no ~ in a name.
     facts = record.must_match.items()
     found |= {f"must_match.{name.replace('~/', '')}": value for name, value in facts}
+    found |= {f"model.{name}": value for name, value in record.models.items()}
     found |= {f"patch.{patch.name}": patch.action for patch in record.patches}
     found["command"] = shlex.join(record.command)
     return found
@@ -46,6 +48,15 @@ def metrics_of(record: TrialRecord) -> list[Point]:
             level = measured.concurrency
             points.append((f"{measured.probe}/{name}", value, level))
             points.append((f"{measured.probe}/c{level}_{name}", value, 0))
+    points += [
+        point
+        for profile in record.profiles
+        for name, value in share_figures(profile)
+        for point in (
+            (f"{profile.probe}/{name}", value, profile.concurrency),
+            (f"{profile.probe}/c{profile.concurrency}_{name}", value, 0),
+        )
+    ]
     points += [(f"start/{name}", value, 0) for name, value in record.start.items()]
     points += [(f"stages/{time.name}_s", time.seconds, 0) for time in record.stages]
     return points
@@ -87,6 +98,7 @@ def tags_of(record: TrialRecord) -> dict[str, str]:
         "host": record.host,
         "host_class": record.host_class,
         "rehearsal": str(record.rehearsal).lower(),
+        "synthetic": record.synthetic.words if record.synthetic else "none",
         "fingerprint": record.fingerprint,
         "status": record.status,
         "failure_class": failure.failure_class if failure else "none",
@@ -106,6 +118,8 @@ def describe(record: TrialRecord) -> str:
     lines = [f"**{record.status}** {setting_name(record)}, block {record.block} on {record.host}"]
     if record.rehearsal:
         lines.append("REHEARSAL: the pretend host; no claim about any GPU.")
+    if record.synthetic:
+        lines.append(f"MADE UP: {record.synthetic.words}; no claim about any drafter.")
     if record.failure:
         lines.append(
             f"failed at {record.failure.stage}: `{record.failure.failure_class}`: "

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from configs.layers import arm_flags
 from configs.probe import rungs_of
 from configs.speculation import most_drafts
+from configs.synthetic import synthetic_of
 from tasks.check_facts import DecodeFacts, Evidence, ProbeFacts, ServerFacts
 from tasks.decode_lines import DecodeSample, read_statistics
 from tasks.decode_log import DecodeLog
 from tasks.decode_summary import DecodeSetting
 from tasks.gpu_look import arrivals
+from tasks.launch import engine_env
 from tasks.log_lines import LogReader
 from tasks.prompts import base_id
 
 if TYPE_CHECKING:
     from configs.names import FlagValue
+    from configs.synthetic import Synthetic
     from tasks.drive import Probed
     from tasks.record_trial import Seen
     from tasks.server_info import ServerInfo
@@ -64,17 +68,28 @@ def _one(site: Site, seen: Seen, probed: Probed) -> ProbeFacts:
     measured = probed.measurement
     probe = rungs_of(site.sweep.probes)[measured.probe]
     claimed = measured.counts_from != "not_claimed"
-    if not claimed:  # loops are a matter of acceptance too: answers to noise do loop
+    made_up = _made_up(site)
+    # Loops are a matter of acceptance too: answers to noise do loop, and so do made-up ones.
+    if not claimed or made_up is not None:
         measured = measured.model_copy(update={"unique_ngram_ratio": None})
     return ProbeFacts(
         measurement=measured,
         speculating=seen.speculating and claimed,
+        simulated=made_up.accept_length if made_up else None,
         draft_steps=most_drafts(site.sweep.arms[site.trial.arm].speculation) or None,
         cold=probe.flush,
         distinct_prompts=len({base_id(name) for name in probed.measurement.output_shas}) or None,
         notes=probed.remarks,
         decode=decode_facts(probed.log, _limit_of_a_rank(info) if info else None),
         gpus=probed.gpus.gpus if probed.gpus else (),
+    )
+
+
+def _made_up(site: Site) -> Synthetic | None:
+    """What of this trial's engine is made up."""
+    arm, levels = site.trial.arm, site.trial.levels
+    return synthetic_of(
+        arm_flags(site.sweep, arm, levels), engine_env(site.sweep, site.host, arm, levels)
     )
 
 

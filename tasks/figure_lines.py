@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from tasks.comparison import setting_label
-from tasks.decision import REHEARSAL
+from tasks.decision import no_claims
 from tasks.figure_style import MARKERS, Label, Look, finish
 from tasks.metrics import BY_NAME
 
@@ -112,8 +112,8 @@ def value_of(standing: Standing, metric: str) -> float | None:
 def finish_for(figure: Any, comparison: Comparison, title: str, look: Look, right: float) -> Any:
     """Puts title, host and sweep over a figure, and the warning if it is no claim; returns it."""
     where = f"{comparison.host_class or 'no host'}, {', '.join(comparison.sweeps)}"
-    note = f"{REHEARSAL} - {where}" if comparison.rehearsal else where
-    finish(figure, title, note, look, alarm=comparison.rehearsal, right=right)
+    alarms = no_claims(comparison)
+    finish(figure, title, " - ".join([*alarms, where]), look, alarm=bool(alarms), right=right)
     return figure
 
 

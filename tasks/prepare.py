@@ -14,6 +14,7 @@ from infra.masking import STARS
 from tasks.cleanup import plan_cleanup
 from tasks.gpus import GpuSurvey, survey_gpus
 from tasks.process_list import read_facts
+from tasks.topology import Topology, read_topology
 from tasks.venue import failed
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class Survey(Value):
     """Hash of what may change a trial's numbers; part of its fingerprint."""
     must_match: dict[str, str]
     """What two comparable trials share, as far as the host says it."""
+    topology: Topology | None = None
+    """How the GPUs hang together; asked for at a sweep's arrival alone."""
+    identities: dict[str, str] = {}
+    """Folder as the sweep names it -> identity of its content, of the target and the drafters."""
 
 
 def claim(agent: HostAgent, holder: str, note: str, patience_s: float) -> str:
@@ -80,19 +85,26 @@ def _held(agent: HostAgent, refusal: AgentRefusal) -> str:
     return f"{agent.host.name} is held by {said.get('holder')} ({said.get('note')}){until}"
 
 
-def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
+def survey(
+    site: Site, name: str = "facts", *, topology: bool = False
+) -> tuple[Survey, dict[str, Any]]:
     """Asks the host what it is; returns the values and the raw facts for the record."""
     sweep, host = site.sweep, site.host
-    paths = [site.agent.from_cwd(path) for path in model_paths(sweep)]
+    folders = {path: site.agent.from_cwd(path) for path in model_paths(sweep)}
     raw = site.agent.job(
         site.folder,
         name,
         "facts",
-        {"python": site.python, "paths": paths, "ports": [host.port] if host.port else []},
+        {
+            "python": site.python,
+            "paths": list(folders.values()),
+            "ports": [host.port] if host.port else [],
+            "topology": topology,
+        },
         timeout_s=_FACTS_S,
         holder=site.holder,
     )
-    return read_survey(raw, sweep, host), raw
+    return read_survey(raw, sweep, host, folders), raw
 
 
 def facts_to_keep(raw: Any, mask: Mask, key: str = "") -> Any:
@@ -113,8 +125,17 @@ def model_paths(sweep: Sweep) -> list[str]:
     return list(dict.fromkeys([sweep.engine.model, *(d for d in drafters if d)]))
 
 
-def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
-    """From raw facts to values."""
+def read_survey(
+    raw: Mapping[str, Any], sweep: Sweep, host: Host, folders: Mapping[str, str]
+) -> Survey:
+    """From raw facts to values.
+
+    Args:
+        raw: What the agent's ``facts`` gave.
+        sweep: The question.
+        host: Its host.
+        folders: Model folder as the sweep names it -> as the host was asked for it.
+    """
     smi = raw["nvidia_smi"]
     gpus = survey_gpus(
         smi["gpus"]["stdout"] or smi["gpus"]["stderr"],
@@ -129,6 +150,11 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
     drivers = {row.driver_version for row in gpus.gpus if row.driver_version}
     versions["driver"] = ", ".join(sorted(drivers)) or "unknown"
     names = tuple(row.name for row in gpus.gpus if row.name)
+    identities = {
+        named: digest
+        for named, there in folders.items()
+        if (digest := raw["paths"].get(there, {}).get("content"))
+    }
     must_match = {
         "target": sweep.engine.model,
         "engine": f"{sweep.engine.kind} {versions.get(sweep.engine.kind, 'unknown')}",
@@ -138,31 +164,17 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
         "gpus": f"{host.gpus} x {', '.join(sorted(set(names))) or 'unknown'}",
         # By content, or a drafter that was trained on between two attempts would stand beside
         # its former self under one name.
-        **{f"files of {name}": text for name, text in _contents(raw["paths"], sweep).items()},
+        **{f"files of {name}": identities.get(name, "unknown") for name in folders},
     }
     return Survey(
         versions=versions,
         gpus=gpus,
         gpu_names=names,
         must_match=must_match,
+        topology=read_topology(raw.get("topology")),
+        identities=identities,
         facts_key=hash_of(must_match),
     )
-
-
-def _contents(paths: Mapping[str, Any], sweep: Sweep) -> dict[str, str]:
-    """What tells one model folder from another without reading 500 GB: size and samples of it.
-
-    Under the sweep's own names: homes differ from host to host.
-    """
-    found = {}
-    for name in model_paths(sweep):
-        ends = f"/{name.removeprefix('~').lstrip('/')}"
-        # A relative name may be the end of another one; its own path is the shorter.
-        path = min((path for path in paths if path.endswith(ends)), key=len, default=None)
-        facts = paths[path] if path is not None else {}
-        known = {key: facts.get(key) for key in ("exists", "kind", "size_bytes", "content")}
-        found[name] = hash_of(known)
-    return found
 
 
 def clean_gpus(site: Site, found: Survey, raw: Mapping[str, Any]) -> str:

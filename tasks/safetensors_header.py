@@ -104,6 +104,19 @@ def integers(tensor: Tensor, raw: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{count}{code}", raw)
 
 
+def truths(tensor: Tensor, raw: bytes) -> tuple[bool, ...]:
+    """Return the values of a tensor of truth values, or of small integers, from its own bytes.
+
+    Raises:
+        NotSafetensorsError: it is of another type, or the bytes are not all of it.
+    """
+    if tensor.dtype != "BOOL":
+        return tuple(value != 0 for value in integers(tensor, raw))
+    if len(raw) != prod(tensor.shape):
+        raise NotSafetensorsError(f"{len(raw)} bytes are not {prod(tensor.shape)} truth values")
+    return tuple(byte != 0 for byte in raw)
+
+
 def _tensor(name: str, entry: object, begin: int) -> Tensor:
     match entry:
         case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(start), int(end)]}:

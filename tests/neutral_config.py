@@ -43,7 +43,7 @@ VLLM = {
     "speculative.draft": "speculation.model",
 }
 ALGORITHMS: dict[str, dict[str, Any]] = {
-    "EAGLE": {"kind": "eagle3", "eagle2": True},
+    "EAGLE": {"kind": "eagle"},
     "EAGLE3": {"kind": "eagle3"},
     "NEXTN": {"kind": "nextn"},
     "STANDALONE": {"kind": "standalone"},

@@ -13,6 +13,7 @@ from tasks.check_limits import Limits
 from tasks.check_probe import PROBE_LOOKS
 from tasks.check_server import SERVER_LOOKS, differing_flags
 from tasks.check_table import GUARDS, PASSING
+from tasks.effective import setting_differences
 from tasks.host_clock import Span
 from tasks.odd_answers import odd_answers
 from tasks.samples import read_rows
@@ -113,6 +114,7 @@ MEASURED = [
     ),
 ]
 AROUND = [
+    ("simulation_not_in_effect", {"simulated": 2.6316}, {"simulated": 2.6315}),
     ("too_few_prompts", {"distinct_prompts": 3}, {"distinct_prompts": 4}),
     (
         "outside_cuda_graphs",
@@ -322,3 +324,12 @@ def test_masks_of_clock_reasons():
     assert throttled(None) == ()
     assert throttled(0x80) == ("hardware power brake",)
     assert throttled(0x81) == ()
+
+
+def test_a_word_that_the_engine_resolves_is_no_difference():
+    asked = {"speculative-algorithm": "NEXTN"}
+    for have in ("EAGLE", "FROZEN_KV_MTP", "NEXTN"):
+        assert differing_flags(asked, {"speculative-algorithm": have}) == ()
+        assert setting_differences(asked, {"speculative_algorithm": have}) == ()
+    assert differing_flags(asked, {"speculative-algorithm": "EAGLE3"})
+    assert differing_flags({"speculative-algorithm": "EAGLE"}, {"speculative-algorithm": "NEXTN"})

@@ -326,6 +326,27 @@ def test_an_algorithm_that_does_not_fit_the_drafter_is_named():
     assert "EAGLE/EAGLE-2" in (check(older).remedy or "")
 
 
+def test_a_language_model_as_drafter_may_be_of_any_size():
+    small = {"architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "num_hidden_layers": 16}
+    bare = dict.fromkeys(WEIGHTS, DROP)
+    change = small | {"draft_vocab_size": DROP, "eagle_config": DROP}
+    alone = sglang(speculative_algorithm="STANDALONE")
+    assert check(change, alone, weights=bare).ok
+    other = check(change | {"vocab_size": 151936}, alone, weights=bare)
+    assert other.ok
+    assert any("one tokenizer" in text for text in other.warnings)
+    assert check(change | {"max_position_embeddings": 2048}, alone).reason == (
+        "draft_context_too_short"
+    )
+
+
+def test_a_prediction_layer_of_the_target_has_the_targets_config():
+    change: dict[str, Any] = {"architectures": ["DeepseekV3ForCausalLM"]}
+    change["model_type"] = "deepseek_v3"
+    change |= {"num_hidden_layers": 61, "draft_vocab_size": DROP, "eagle_config": DROP}
+    assert check(change, sglang(speculative_algorithm="NEXTN")).ok
+
+
 def test_the_speculators_layout_is_for_vllm():
     config = {
         "architectures": ["Eagle3Speculator"],

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, Optional
 
-from infra.agent import commands, folders, ledger
+from infra.agent import commands, content, folders, ledger
 from infra.agent.refusal import Refusal
 
 BACKUP = ".eagle3-sweep.orig"
@@ -208,6 +208,27 @@ def _head(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _list(asked: dict[str, Any]) -> dict[str, Any]:
+    """The plain files of a folder, with their sizes; none where there is no such folder."""
+    path = asked["path"]
+    try:
+        entries = [entry for entry in os.scandir(path) if entry.is_file(follow_symlinks=False)]
+    except FileNotFoundError:
+        entries = []
+    return {"path": path, "files": {entry.name: entry.stat().st_size for entry in entries}}
+
+
+def _folder(asked: dict[str, Any]) -> dict[str, Any]:
+    """The files directly in a model folder, with their sizes, and what tells it from others."""
+    path = asked["path"]
+    try:
+        with os.scandir(path) as entries:
+            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {"path": path, "exists": False, "files": {}, "content": None}
+    return {"path": path, "exists": True, "files": sizes, "content": content.digest(path)}
+
+
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "sha256": _sha256,
     "write": _write,
@@ -215,5 +236,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "clear_pycache": _clear_pycache,
     "locate": _locate,
     "head": _head,
+    "list": _list,
+    "folder": _folder,
 }
 """What ``file`` can do."""

@@ -20,8 +20,13 @@ def http_call(asked: dict[str, Any]) -> dict[str, Any]:
         Refusal: ``unreachable`` (nobody listens, or the connection broke), ``timeout``,
             ``not_http``, ``no_headers``.
     """
+    return ask(asked, min(float(asked.get("timeout_s", LONGEST_S)), LONGEST_S))
+
+
+def ask(asked: dict[str, Any], within_s: float) -> dict[str, Any]:
+    """The same for a piece of work on the host, which may wait longer than a command."""
     started = time.monotonic()
-    until = started + min(float(asked.get("timeout_s", LONGEST_S)), LONGEST_S)
+    until = started + within_s
     port = int(asked["port"])
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_left(until))
     body = asked.get("body")

@@ -82,6 +82,13 @@ _SET: dict[str, str | int | float] = {
     "speculative_accept_threshold_single": 1.0,
     "speculative_accept_threshold_acc": 1.0,
     "speculative_attention_mode": "prefill",
+    "speculative_ngram_min_match_window_size": 1,
+    "speculative_ngram_max_match_window_size": 12,
+    "speculative_ngram_min_bfs_breadth": 1,
+    "speculative_ngram_max_bfs_breadth": 10,
+    "speculative_ngram_match_type": "BFS",
+    "speculative_ngram_branch_length": 18,
+    "speculative_ngram_capacity": 10_000_000,
     "ep_size": 1,
     "moe_a2a_backend": "none",
     "moe_runner_backend": "auto",
@@ -104,6 +111,7 @@ _ALIASES = {
 _CHOICES = {
     "speculative_algorithm": ["EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM"],
     "speculative_attention_mode": ["prefill", "decode"],
+    "speculative_ngram_match_type": ["BFS", "PROB"],
     "attention_backend": [
         "triton", "torch_native", "flex_attention", "nsa", "cutlass_mla", "fa3", "fa4",
         "flashinfer", "flashmla", "trtllm_mla", "trtllm_mha", "dual_chunk_flash_attn", "aiter",
@@ -150,10 +158,6 @@ def graph_sizes(largest: int, *, speculation: bool) -> list[int]:
 def _settle_speculation(args: dict[str, Any], warnings: list[str]) -> None:
     if args["speculative_algorithm"] == "NEXTN":
         args["speculative_algorithm"] = "EAGLE"
-    if args["speculative_algorithm"] == "NGRAM":
-        args["speculative_num_draft_tokens"] = args["speculative_num_draft_tokens"] or 4
-        args["speculative_num_steps"] = args["speculative_num_draft_tokens"] - 1
-        args["speculative_eagle_topk"] = 1
     if args["max_running_requests"] is None:
         args["max_running_requests"] = 48
         warnings.append(
@@ -161,6 +165,16 @@ def _settle_speculation(args: dict[str, Any], warnings: list[str]) -> None:
             "this by explicitly setting --max-running-requests."
         )
     args["disable_overlap_schedule"] = True
+    if args["speculative_algorithm"] == "NGRAM":
+        args["speculative_eagle_topk"] = args["speculative_ngram_max_bfs_breadth"]
+        args["speculative_num_draft_tokens"] = (
+            args["speculative_num_draft_tokens"] or args["speculative_ngram_max_match_window_size"]
+        )
+        warnings.append(
+            "The overlap scheduler and mixed chunked prefill are disabled because of using ngram "
+            "speculative decoding."
+        )
+        return
     warnings.append(
         "Overlap scheduler is disabled when spec v2 is off or using unsupported speculative "
         "algorithm. You can set env SGLANG_ENABLE_SPEC_V2=True to enable the experimental "

@@ -57,21 +57,27 @@ def tensors_of(path: str) -> dict[str, list[int]]:
     return found
 
 
-def acceptance(algorithm: str | None, drafter: str | None) -> tuple[float, ...]:
+def acceptance(
+    algorithm: str | None, drafter: str | None, *, dummy: bool = False
+) -> tuple[float, ...]:
     """Acceptance at each position for a drafter folder.
 
     A folder of a known name has the truth's numbers, any other one those of its
     ``rehearsal.json`` (``{"accept_at": [...]}``), else none. A drafter that lacks a tensor
     serves and accepts nothing, as on a real host, where unmatched names are skipped silently
-    (sgl-project/sglang#27829); so does an EAGLE-3 head started as EAGLE.
+    (sgl-project/sglang#27829); so does an EAGLE-3 head started as EAGLE, or the other way round,
+    and one of random weights (``dummy``).
     """
     if algorithm == "NGRAM":
         return truth.NGRAM
-    if algorithm is None or drafter is None or algorithm == "EAGLE":
+    if algorithm is None or drafter is None or dummy:
         return ()
     folder = Path(drafter)
     told = folder / "rehearsal.json"
-    if not set(_NEEDED) <= set(tensors_of(drafter)):
+    is_head = "eagle3" in str(config_of(drafter, "draft_weights").get("architectures")).lower()
+    if is_head is not (algorithm == "EAGLE3"):
+        return ()
+    if is_head and not set(_NEEDED) <= set(tensors_of(drafter)):
         return ()
     if told.exists():
         return tuple(json.loads(told.read_text())["accept_at"])

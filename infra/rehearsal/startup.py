@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from infra.rehearsal import models
+from infra.rehearsal import models, nccl_words
 from infra.rehearsal.failures import Failure
 from infra.rehearsal.flags import CONTEXT_LEN
 
@@ -27,6 +27,12 @@ TOKEN_BYTES = 61 * 576 * 2
 """Bytes of KV cache per token on every rank: 61 MLA layers of 576 bfloat16 numbers."""
 _DRAFT_TOKEN_BYTES = 16_384
 _SHARDS = 64
+
+
+def _dummy(rank: Rank, *, draft: bool) -> bool:
+    """Whether weights are made up; the drafter's are where the target's are, unless it says else."""
+    own = rank.args["speculative_draft_load_format"] if draft else None
+    return bool((own or rank.args["load_format"]) == "dummy")
 
 
 def _distributed_init(rank: Rank) -> None:
@@ -51,6 +57,7 @@ def _distributed_init(rank: Rank) -> None:
                 "disable_custom_all_reduce=True explicitly.",
                 "warning",
             )
+        nccl_words.say_start(rank)
     took_s = rank.until("distributed_init")
     rank.say(f"Init torch distributed ends. elapsed={took_s:.2f} s, mem usage={_CONTEXT_GIB} GB")
 
@@ -76,7 +83,8 @@ def _target_weights(rank: Rank) -> None:
     rank.say(f"Load weight begin. avail mem={rank.free_gib():.2f} GB")
     rank.model = models.build_target(rank.config, rank.say)
     rank.accident("target_weights")
-    rank.shard_bar(_SHARDS)
+    if not _dummy(rank, draft=False):
+        rank.shard_bar(_SHARDS)
     rank.weight_gib = _TARGET_GIB / rank.args["tp_size"]
     rank.take("target_weights", rank.weight_gib)
     took_s = rank.until("target_weights")
@@ -123,6 +131,12 @@ def _graph_capture(rank: Rank) -> None:
     rank.accident("graph_capture")
     if not graphs:
         return
+    if rank.args["tp_size"] > 1:
+        config = rank.config.get("text_config", rank.config)
+        nccl_words.say_choices(rank, config.get("hidden_size", 7168))
+        if nccl_words.refuses(os.environ):
+            nccl_words.say_refusal(rank)
+            raise Failure("graph_capture", nccl_words.REFUSED)
     rank.graph_gib = 1.1 + 0.004 * len(rank.captured()) * (3 if eagle3 else 1)
     rank.take("graph_capture", rank.graph_gib)
     rank.capture_bar()
@@ -152,7 +166,8 @@ def _draft_weights(rank: Rank) -> None:
     rank.say(f"Load weight begin. avail mem={rank.free_gib():.2f} GB")
     rank.accident("draft_weights")
     gib = _DRAFTER_GIB / rank.args["tp_size"] if models.tensors_of(drafter) else 0.01
-    rank.shard_bar(1)
+    if not _dummy(rank, draft=True):
+        rank.shard_bar(1)
     rank.take("draft_weights", gib)
     kind = (config.get("architectures") or ["LlamaForCausalLMEagle3"])[0]
     took_s = rank.until("draft_weights")
@@ -170,7 +185,7 @@ def _draft_weights(rank: Rank) -> None:
     )
     rank.say(f"Memory pool end. avail mem={rank.free_gib():.2f} GB")
     rank.hook("embed_and_head", "get_embed_and_head")
-    rank.accept_at = models.acceptance(algorithm, drafter)
+    rank.accept_at = models.acceptance(algorithm, drafter, dummy=_dummy(rank, draft=True))
 
 
 def _draft_graph_capture(rank: Rank) -> None:
@@ -186,7 +201,8 @@ def _draft_graph_capture(rank: Rank) -> None:
             f"avail mem={rank.free_gib():.2f} GB"
         )
         rank.accident("draft_graph_capture")
-        models.check_shapes(drafter, models.config_of(drafter, "draft_weights"), hidden)
+        if rank.args["speculative_algorithm"] != "STANDALONE":
+            models.check_shapes(drafter, models.config_of(drafter, "draft_weights"), hidden)
         rank.take("draft_graph_capture", 0.06)
         rank.capture_bar()
         took_s = rank.until("draft_graph_capture", (number + 1) / len(kinds or [1]))

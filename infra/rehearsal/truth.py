@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _DRAFT_STEP_PART = 0.45
 _TOPK_COST = 0.15
 _SETTLES = 10
 
+SIMULATE_LENGTH = "SGLANG_SIMULATE_ACC_LEN"
+SIMULATE_METHOD = "SGLANG_SIMULATE_ACC_METHOD"
+
 DRAFTERS: dict[str, tuple[float, ...]] = {
     "aq-medai-k2-drafter": (0.62, 0.40, 0.24),
     "k25-custom": (0.44, 0.21, 0.10),
@@ -40,6 +44,7 @@ DRAFTERS: dict[str, tuple[float, ...]] = {
 }
 """Share of verify steps that accept at least 1, 2, 3 drafts, by folder name of the drafter."""
 NGRAM = (0.30, 0.14, 0.06)
+"""The same for drafts copied from earlier text; looking them up takes no time."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +218,31 @@ def expected(arm: Arm, concurrency: int, output_tokens: int, noise: float = 1.0)
     )
 
 
+def simulated_length(environment: Mapping[str, str]) -> float | None:
+    """The accept length that the engine is told to pretend; None where it is told none."""
+    length = float(environment.get(SIMULATE_LENGTH, -1))
+    return length if length > 0 else None
+
+
+def simulated_shares(length: float, method: str, steps: int) -> tuple[float, ...]:
+    """Acceptance at each position under ``SGLANG_SIMULATE_ACC_LEN`` (0.5.9 spec_utils.py).
+
+    ``match-expected`` draws the whole number below or above the length, so that the mean is it;
+    ``multinomial``, the default of 0.5.9, rounds a normal draw of spread 1 that is cut to what is
+    possible, whose mean is another one.
+
+    Raises:
+        ValueError: another method.
+    """
+    if method == "match-expected":
+        wanted = max(1.0, min(steps + 1, length))
+        return tuple(min(1.0, max(0.0, wanted - k)) for k in range(1, steps + 1))
+    if method == "multinomial":
+        drawn = NormalDist(length, 1.0)
+        return tuple(1 - drawn.cdf(k + 0.5) for k in range(1, steps + 1))
+    raise ValueError(f"Invalid simulate_acc_method: {method}")
+
+
 def arm_of(
     args: Mapping[str, Any], accept_at: tuple[float, ...], environment: Mapping[str, str]
 ) -> Arm:
@@ -220,9 +250,17 @@ def arm_of(
     proto = environment.get("NCCL_PROTO", "")
     if args["speculative_algorithm"] is None:
         return Arm(nccl_proto=proto)
+    draft_tokens = args["speculative_num_draft_tokens"]
+    if args["speculative_algorithm"] == "NGRAM":
+        # Whatever the breadth: the truth is of the whole tree, and nothing is drafted by a model.
+        shares = chain(accept_at, draft_tokens - 1, 1, draft_tokens)
+        return Arm(True, shares, 0, 1, draft_tokens, proto)
     steps = args["speculative_num_steps"]
     topk = args["speculative_eagle_topk"]
-    draft_tokens = args["speculative_num_draft_tokens"]
+    if (length := simulated_length(environment)) is not None:
+        method = environment.get(SIMULATE_METHOD, "multinomial")
+        shares = simulated_shares(length, method, steps)
+        return Arm(True, shares, steps, topk, draft_tokens, proto)
     return Arm(
         speculation=True,
         accept_at=chain(accept_at, steps, topk, draft_tokens),

@@ -1,4 +1,4 @@
-"""Pretend model folders: real configs, and safetensors files with real headers and no bytes."""
+"""Pretend model folders: real configs, and safetensors files with real headers and hardly a byte."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ def target_tensors() -> Tensors:
 
 
 def write_safetensors(path: Path, tensors: Tensors) -> None:
-    """A file with a true header and the right size, whose data is a hole of zeros."""
+    """A file with a true header and the right size, whose data is a hole of zeros.
+
+    A ``t2d`` alone has data: it marks the tokens that a ``d2t`` of zeros reaches.
+    """
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for name, (dtype, shape) in tensors.items():
@@ -110,6 +113,9 @@ def write_safetensors(path: Path, tensors: Tensors) -> None:
     with path.open("wb") as stream:
         stream.write(len(head).to_bytes(8, "little") + head)
         stream.truncate(8 + len(head) + at)
+        if {"t2d", "d2t"} <= set(tensors):
+            stream.seek(8 + len(head) + header["t2d"]["data_offsets"][0])
+            stream.write(b"\x01" * tensors["d2t"][1][0])
 
 
 def write_model(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
