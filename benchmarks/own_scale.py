@@ -180,6 +180,7 @@ def ten_thousand(place: Path, runs: int) -> Many:
         site = _site(here, agent, question.sweep, place / "survey")
         agent.make_folder(site.folder)
         found, _raw = survey(site)
+        agent.call("release", root=agent.root, holder=site.holder)
         agent.close()
         wanted = {trial.id: fingerprint(trial, found) for trial in question.plan.trials}
         with open_run(here.runs, question) as run:
