@@ -25,7 +25,7 @@ _EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence" / "chaos.md"
 _LAST = Path(__file__).parents[2] / "build" / "chaos.json"
 _HEAD = """# Faults, and what held
 
-`make chaos` on {machine}: real processes, real SSH, real signals against the rehearsal host. {summary} Seconds are those of the whole row: host, sweep, fault, and the proof of what must hold. What is printed under *what held* was measured in this run.
+`make chaos` on {machine}: real processes, real SSH, real signals against the rehearsal host. {summary} Seconds are those of the whole row: host, sweep, fault, and the proof of what must hold. What is printed under *what held* was measured in the run.
 
 """
 
