@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit
+.PHONY: torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit
 
 setup: $(VENV)/.done
 
@@ -34,6 +34,21 @@ check: setup
 unit: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone and not chaos"
 	$(BIN)/python -m pytest -m alone
+
+TORCH := .venv-torch
+
+# torch is no dependency of the controller: what runs in an engine's environment is tried in one of
+# its own. By pip and not by uv: pip may know of an index with the CPU build (0.9 GB, not 4.5 GB).
+$(TORCH)/.done: $(VENV)/.done
+	test -x $(TORCH)/bin/python || $(BIN)/python -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	touch $@
+
+torch: $(TORCH)/.done
+
+# All-reduce with gloo, in real processes.
+torch-test: torch
+	$(BIN)/python -m pytest -q tests/test_collectives.py
 
 fix: setup
 	$(BIN)/ruff check --fix .

@@ -207,8 +207,8 @@ def main() -> None:
             rows.append((load(), lines))
             for line in lines:
                 print(f"{line.what}: {line.seen}  [{line.goal}]", flush=True)
-    if asked.only is None:
-        PAGE.write_text(page(rows, began, time.monotonic() - started), encoding="utf-8")
+        if asked.only is None:  # after each part: a run that is cut off leaves what it measured
+            PAGE.write_text(page(rows, began, time.monotonic() - started), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,19 +5,26 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from configs.cells import cell_cautions
 from configs.flags import flag_value, unknown_flags, whole_flag
-from configs.layers import arm_flags, model_paths, place_of, places, single_changes
+from configs.layers import (
+    arm_flags,
+    model_paths,
+    place_of,
+    places,
+    single_changes,
+)
+from configs.probe import streams_of
 from configs.problems import Said
 from configs.speculation import Eagle, Eagle3, Standalone, drafter_of
 from configs.synthetic_rules import synthetic_cautions
+from configs.variable_cautions import variable_cautions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from configs.sweep import Sweep
 
-# Written by SGLang itself, whatever the user sets (0.5.9 engine.py:806-819, 0.5.23 1878-1921).
-OVERWRITTEN: Final = {"CUDA_DEVICE_MAX_CONNECTIONS": "SGLang sets it to 8 always"}
 _SHELL_CHARACTERS: Final = re.compile(r"[\s$`\"'\\;&|<>(){}\[\]*?!#]")
 _FEW_STEPS: Final = 40  # SGLang's own acceptance figures come every 40 decode steps
 _FEW_PROMPTS: Final = 4
@@ -34,7 +41,8 @@ def warnings(sweep: Sweep) -> list[Said]:
         *_acceptance(sweep),
         *_few_prompts(sweep),
         *_random_tokens(sweep),
-        *_overwritten(sweep),
+        *variable_cautions(sweep),
+        *cell_cautions(sweep),
         *_shell_characters(sweep),
         *_one_block(sweep),
         *_drafter_backend(sweep),
@@ -51,8 +59,8 @@ def _unknown_flags(sweep: Sweep) -> Iterator[Said]:
 def _graph_limits(sweep: Sweep) -> Iterator[Said]:
     ladder = sorted({c for probe in sweep.probes.values() for c in probe.concurrency})
     said: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        for name in sweep.arms:
+    for levels, arms in single_changes(sweep):
+        for name in arms:
             flags = arm_flags(sweep, name, levels)
             for flag in ("cuda-graph-max-bs", "cuda-graph-max-bs-decode"):
                 limit = whole_flag(flags, flag)
@@ -70,7 +78,7 @@ def _graph_limits(sweep: Sweep) -> Iterator[Said]:
 def _acceptance(sweep: Sweep) -> Iterator[Said]:
     if not any(drafter_of(arm.speculation) for arm in sweep.arms.values()):
         return
-    for name, probe in sweep.probes.items():
+    for name, probe in streams_of(sweep.probes).items():
         tokens = probe.sampling.max_new_tokens
         if tokens < _FEW_STEPS and probe.random is None:
             yield Said(
@@ -81,7 +89,7 @@ def _acceptance(sweep: Sweep) -> Iterator[Said]:
 
 
 def _few_prompts(sweep: Sweep) -> Iterator[Said]:
-    for name, probe in sweep.probes.items():
+    for name, probe in streams_of(sweep.probes).items():
         least = min(probe.requests(c) for c in probe.concurrency)
         if least < _FEW_PROMPTS and probe.random is None:
             yield Said(
@@ -92,7 +100,7 @@ def _few_prompts(sweep: Sweep) -> Iterator[Said]:
 
 
 def _random_tokens(sweep: Sweep) -> Iterator[Said]:
-    for name, probe in sweep.probes.items():
+    for name, probe in streams_of(sweep.probes).items():
         drawn = probe.random
         if drawn is None:
             continue
@@ -108,13 +116,6 @@ def _random_tokens(sweep: Sweep) -> Iterator[Said]:
             )
 
 
-def _overwritten(sweep: Sweep) -> Iterator[Said]:
-    for place in places(sweep):
-        for name in place.env:
-            if name in OVERWRITTEN:
-                yield Said(f"{place.where}.env.{name}", f"has no effect: {OVERWRITTEN[name]}")
-
-
 def _shell_characters(sweep: Sweep) -> Iterator[Said]:
     for where, folder in model_paths(sweep).items():
         if _SHELL_CHARACTERS.search(folder):
@@ -128,8 +129,9 @@ def _one_block(sweep: Sweep) -> Iterator[Said]:
 
 def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
     said: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        for name, arm in sweep.arms.items():
+    for levels, arms in single_changes(sweep):
+        for name in arms:
+            arm = sweep.arms[name]
             flags = arm_flags(sweep, name, levels)
             asked = flag_value(flags, "attention-backend")
             own = flag_value(flags, "speculative-draft-attention-backend")

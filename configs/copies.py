@@ -23,6 +23,8 @@ def calibration_of(sweep: Sweep, blocks: int) -> Sweep:
             "question": f"How noisy is the host by itself, under the probes of {sweep.name}?",
             "arms": {sweep.baseline: base, copy: {"replicate_of": sweep.baseline}},
             "factors": {factor: _first(levels) for factor, levels in sweep.factors.items()},
+            "exclude": (),
+            "combinations": (),
             "blocks": blocks,
             "until": None,
         }

@@ -35,17 +35,17 @@ def unfairness(sweep: Sweep) -> list[Said]:
     if sweep.baseline not in sweep.arms or any(not levels for levels in sweep.factors.values()):
         return []
     found: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        flags = {name: arm_flags(sweep, name, levels) for name in sweep.arms}
+    for levels, arms in single_changes(sweep):
+        flags = {name: arm_flags(sweep, name, levels) for name in arms}
         found |= dict.fromkeys(_limits_unset(sweep, flags))
         found |= dict.fromkeys(_differences(sweep, levels, flags))
     return list(found)
 
 
 def _limits_unset(sweep: Sweep, flags: Mapping[str, Mapping[str, FlagValue]]) -> Iterator[Said]:
-    unset = [name for name in sweep.arms if flag_value(flags[name], LIMIT) is None]
+    unset = [name for name in flags if flag_value(flags[name], LIMIT) is None]
     plain = [name for name in unset if isinstance(sweep.arms[name].speculation, Off)]
-    if not unset or (len(unset) == len(sweep.arms) and len(plain) in {0, len(unset)}):
+    if not unset or (len(unset) == len(flags) and len(plain) in {0, len(unset)}):
         return  # all set, or all with one default of the engine
     most = max(max(probe.concurrency) for probe in sweep.probes.values())
     yield Said(
@@ -59,9 +59,11 @@ def _limits_unset(sweep: Sweep, flags: Mapping[str, Mapping[str, FlagValue]]) ->
 def _differences(
     sweep: Sweep, levels: Mapping[str, str], flags: Mapping[str, Mapping[str, FlagValue]]
 ) -> Iterator[Said]:
+    if sweep.baseline not in flags:
+        return  # nothing is compared with it at these levels
     reference = flags[sweep.baseline]
     for flag in _SHARED:
-        for name in sweep.arms:
+        for name in flags:
             here, there = flag_value(flags[name], flag), flag_value(reference, flag)
             unset_limit = flag == LIMIT and None in {here, there}  # said above
             if here == there or unset_limit:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
+from configs.nccl import value_problem
 from configs.problems import WrongKeyError
 from configs.secret_names import SecretName, secret_reason
 from configs.values import Value
@@ -134,7 +135,7 @@ class Host(Value):
     @model_validator(mode="after")
     def _secrets_by_name(self) -> Self:
         for name, value in self.env.items():
-            reason = secret_reason(name, value)
+            reason = secret_reason(name, value) or value_problem(name, value)
             if reason is not None:
                 raise WrongKeyError(f"env.{name}", reason)
         return self

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from configs.flags import canonical, flag_value
+from configs.cells import cells, first_levels, is_restricted
+from configs.flags import canonical, flag_value, whole_flag
 from configs.speculation import drafter_of
 from configs.speculation_flags import speculation_flags
 from configs.synthetic import synthetic_flags
@@ -61,17 +62,38 @@ def places(sweep: Sweep) -> Iterator[Place]:
 
 def reference_levels(sweep: Sweep) -> dict[str, str]:
     """Each factor's first level."""
-    return {factor: next(iter(levels)) for factor, levels in sweep.factors.items() if levels}
+    return first_levels(sweep)
 
 
-def single_changes(sweep: Sweep) -> Iterator[dict[str, str]]:
-    """The reference levels, then every change of one factor's level alone."""
-    first = reference_levels(sweep)
-    yield first
+def gpus_by_way(flags: Mapping[str, FlagValue]) -> dict[str, int]:
+    """Flag -> how many GPUs it multiplies the server by; their product is what the server takes.
+
+    Under DP attention the data-parallel ranks are among the tensor-parallel ones.
+    """
+    ways = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
+    if flag_value(flags, "enable-dp-attention") is not True:
+        ways["dp-size"] = whole_flag(flags, "dp-size") or 1
+    return ways
+
+
+def single_changes(sweep: Sweep) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """The reference levels, then every change of one factor's level alone; with the arms there.
+
+    Where not everything is crossed: every combination of levels that is run, since a change of one
+    level alone need not be among them.
+    """
+    if is_restricted(sweep):
+        run: dict[tuple[str, ...], tuple[dict[str, str], list[str]]] = {}
+        for cell in cells(sweep):
+            run.setdefault(cell.key[1:], (cell.levels, []))[1].append(cell.arm)
+        yield from run.values()
+        return
+    first, arms = reference_levels(sweep), list(sweep.arms)
+    yield first, arms
     for factor, levels in sweep.factors.items():
         for level in levels:
             if level != first[factor]:
-                yield first | {factor: level}
+                yield first | {factor: level}, arms
 
 
 def place_of(sweep: Sweep, arm: str, levels: Mapping[str, str], flag: str) -> str:
@@ -84,6 +106,18 @@ def place_of(sweep: Sweep, arm: str, levels: Mapping[str, str], flag: str) -> st
         if given is not None and flag_value(flags, flag) is not None:
             found = f"{where}.flags.{given}"
     return found
+
+
+def env_place_of(
+    sweep: Sweep, arm: str, levels: Mapping[str, str], name: str
+) -> tuple[str, str | None]:
+    """The path of what sets a variable for an arm under these levels, and its value if it is set."""
+    layers = [("engine", sweep.engine.env), (f"arms.{arm}", sweep.arms[arm].env)]
+    layers += [(f"factors.{f}.{level}", sweep.factors[f][level].env) for f, level in levels.items()]
+    for where, env in reversed(layers):
+        if name in env:
+            return f"{where}.env.{name}", env[name]
+    return f"engine.env.{name}", None
 
 
 def model_paths(sweep: Sweep) -> dict[str, str]:

@@ -43,6 +43,16 @@ def decimal(value: Any) -> Any:
     return value
 
 
+def one_or_many(value: Any) -> Any:
+    """A single name as a list of one; what is no list and no name stays to be refused."""
+    if isinstance(value, dict) or value is None:
+        return value
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+Names = Annotated[tuple[Name, ...], BeforeValidator(one_or_many), Field(min_length=1)]
+"""One name, or a list of them."""
+
 Whole = Annotated[int, BeforeValidator(whole)]
 Number = Annotated[float, BeforeValidator(decimal)]
 Count = Annotated[Whole, Field(ge=1)]

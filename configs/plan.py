@@ -8,6 +8,7 @@ import json
 import random
 from typing import TYPE_CHECKING
 
+from configs.cells import cells
 from configs.flags import canonical
 from configs.layers import arm_flags
 from configs.synthetic import synthetic_env
@@ -58,7 +59,7 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
     """
     held = dict(contents or {})
     shuffle = random.Random(f"{sweep.name}:{sweep.seed}")  # noqa: S311 - an order, not a secret
-    settings = list(itertools.product(sweep.arms, combinations(sweep)))
+    settings = cells(sweep)
     shared = shared_by_all(sweep, held)
     intents = {(arm, _key(levels)): intent(sweep, arm, levels, shared) for arm, levels in settings}
     trials: list[Trial] = []
@@ -79,15 +80,6 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
                 )
             )
     return Plan(sweep=sweep.name, seed=sweep.seed, digest=digest(sweep, held), trials=tuple(trials))
-
-
-def combinations(sweep: Sweep) -> list[dict[str, str]]:
-    """Every combination of one level per factor; one empty one without factors."""
-    names = list(sweep.factors)
-    return [
-        dict(zip(names, levels, strict=True))
-        for levels in itertools.product(*(sweep.factors[name] for name in names))
-    ]
 
 
 def intent(sweep: Sweep, arm: str, levels: Mapping[str, str], shared: Mapping[str, object]) -> str:

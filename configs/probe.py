@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
 from configs.names import Count, Number, Seconds, Text, Whole
 from configs.problems import WrongKeyError
+from configs.profiling import Profile
+from configs.request import Sampling, Template
 from configs.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class Sampling(Value):
-    """How tokens are chosen; part of the fingerprint, never compared across."""
-
-    temperature: Annotated[Number, Field(ge=0, le=5)] = 0.0
-    top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
-    max_new_tokens: Count = 256
-    """Output limit per request (tokens)."""
-    ignore_eos: bool = False
-    """True: every answer has max_new_tokens; past its natural end text tends to loop, which
-    flatters acceptance (sglang#34145)."""
-
-
-class Template(Value):
-    """How messages become a prompt."""
-
-    kind: Literal["model", "none"] = "model"
-    """model: the model's own chat template; none: the plain text of the messages."""
-    arguments: dict[str, bool | int | str] = {}
-    """Extra arguments of the template, e.g. {thinking: false}."""
+__all__ = [
+    "RANDOM",
+    "Probe",
+    "Profile",
+    "RandomTokens",
+    "Sampling",
+    "Stream",
+    "Template",
+    "WarmUp",
+    "profiles_of",
+    "rungs_of",
+    "streams_of",
+]
 
 
 _LEAST_IN_WINDOW: Final = 8
@@ -169,11 +164,37 @@ class Stream(Value):
         }
 
 
-Probe = Stream
+Probe = Stream | Profile
 
 
-def rungs_of(probes: Mapping[str, Stream]) -> dict[str, Stream]:
-    """All that is measured in one boot, in order: every probe at each of its prompt lengths."""
+def streams_of(probes: Mapping[str, Probe]) -> dict[str, Stream]:
+    """The probes that measure speed, in their order."""
+    return _apart(probes)[0]
+
+
+def profiles_of(probes: Mapping[str, Probe]) -> dict[str, Profile]:
+    """The probes that look where the time goes; they give no figure of speed, and run last."""
+    return _apart(probes)[1]
+
+
+def _apart(probes: Mapping[str, Probe]) -> tuple[dict[str, Stream], dict[str, Profile]]:
+    streams: dict[str, Stream] = {}
+    profiles: dict[str, Profile] = {}
+    for name, probe in probes.items():
+        match probe:
+            case Stream():
+                streams[name] = probe
+            case Profile():
+                profiles[name] = probe
+            case _:
+                assert_never(probe)
+    return streams, profiles
+
+
+def rungs_of(probes: Mapping[str, Probe]) -> dict[str, Stream]:
+    """All that is measured in one boot, in order: every stream at each of its prompt lengths."""
     return {
-        rung: probe for name, whole in probes.items() for rung, probe in whole.rungs(name).items()
+        rung: probe
+        for name, whole in streams_of(probes).items()
+        for rung, probe in whole.rungs(name).items()
     }

@@ -6,7 +6,7 @@ import json
 import re
 import warnings
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
@@ -17,11 +17,13 @@ from configs.explain import explain
 from configs.find import SHIPPED, every_file, find, stem
 from configs.flags import raw_flag_problems
 from configs.host import Host
+from configs.level_sets import LevelSet, with_sets
 from configs.patch import Patch
-from configs.plain import Plain, Where, plain_of
+from configs.plain import Plain, plain_of
 from configs.problems import ConfigError, Problem
 from configs.rules import problems as sweep_problems
 from configs.sweep import Sweep
+from configs.written import Document, line_of, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +43,7 @@ __all__ = [
     "parse_sweep",
     "read_document",
     "read_host",
+    "read_level_set",
     "read_patch",
     "read_sweep",
     "to_yaml",
@@ -51,14 +54,6 @@ T = TypeVar("T", bound="Value")
 _MOST_CHARACTERS: Final = 1_000_000  # the reader needs about a second for 100,000
 # Line breaks to the reader, written as they are by the writer unless in quotes.
 _FOLDED = re.compile("[\x85\u2028\u2029\ufeff]")
-
-
-class Document(NamedTuple):
-    """A parsed file: plain data, where each key stands, and how each number was written."""
-
-    data: Any
-    lines: dict[Where, int]
-    written: dict[Where, str]
 
 
 def read_sweep(name: str) -> Sweep:
@@ -87,6 +82,15 @@ def read_patch(name: str) -> Patch:
         ConfigError: Everything that is wrong with the file, at once.
     """
     return _read(Patch, "patches", name)
+
+
+def read_level_set(name: str) -> LevelSet:
+    """The ready-made levels of this name or path.
+
+    Raises:
+        ConfigError: Everything that is wrong with the file, at once.
+    """
+    return _read(LevelSet, "factors", name)
 
 
 def check_sweep(sweep: Sweep, host: Host | None = None, file: str = "sweep") -> None:
@@ -123,21 +127,6 @@ def to_yaml(value: Value) -> str:
     whole = value.model_dump(mode="json")
     yaml.dump(_with_kinds(value.model_dump(mode="json", exclude_defaults=True), whole), out)
     return out.getvalue()
-
-
-def line_of(document: Document, where: str) -> int | None:
-    """The line of a dotted path, or of the nearest key above it.
-
-    Names may hold dots (``arms.k2.5.flags``), so every way to cut the path is tried.
-    """
-    return max(
-        (
-            (len(place), line)
-            for place, line in document.lines.items()
-            if f"{where}.".startswith(".".join(map(str, place)) + ".")
-        ),
-        default=(0, None),
-    )[1]
 
 
 def read_document(path: Path) -> Document:
@@ -238,21 +227,19 @@ def _read(model: type[T], room: str, name: str) -> T:
 
 
 def _sweep(document: Document, file: str) -> Sweep:
+    document = with_sets(document, file, read_level_set)
     try:
         sweep = _validate(Sweep, document, file)
     except ConfigError as error:
         # What can be said of flags without the rest is said at once, not in a second round.
         known = {problem.where for problem in error.problems}
         more = [
-            Problem(file, said.where, said.message, line_of(document, said.where))
+            problem_of(document, file, said)
             for said in raw_flag_problems(document.data)
             if said.where not in known
         ]
         raise ConfigError([*error.problems, *more]) from error
-    found = [
-        Problem(file, said.where, said.message, line_of(document, said.where))
-        for said in sweep_problems(sweep)
-    ]
+    found = [problem_of(document, file, said) for said in sweep_problems(sweep)]
     if found:
         raise ConfigError(found)
     return sweep
@@ -270,7 +257,7 @@ def _validate(model: type[T], document: Document, file: str) -> T:
     except ValidationError as caught:
         error = caught
     found = [
-        Problem(file, said.where, said.message, line_of(document, said.where))
+        problem_of(document, file, said)
         for said in explain(error, document.data, document.written, model)
     ]
     if value is None or found:

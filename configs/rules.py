@@ -7,18 +7,23 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from configs.cautions import warnings
+from configs.cells import cell_problems, cells, crossing_size, is_restricted
 from configs.fairness import LIMIT, LIMIT_WHEN_SPECULATING, unfairness
-from configs.flags import canonical, flag_problems, flag_value, whole_flag
+from configs.flags import canonical, flag_problems, whole_flag
 from configs.host import Ssh
 from configs.layers import (
     arm_flags,
+    gpus_by_way,
     levels_of,
     model_paths,
     place_of,
     places,
     single_changes,
 )
+from configs.nccl import value_problem
+from configs.probe import streams_of
 from configs.problems import Said
+from configs.screening import screening_problems
 from configs.secret_names import looks_secret, secret_reason
 from configs.speculation import Off
 from configs.speculation_rules import speculation_problems
@@ -41,14 +46,19 @@ _OURS: Final = {"SPT_NOENV", "PYTHONUNBUFFERED"}
 
 def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
     """Everything that makes a sweep senseless or unfair; empty when it may run."""
+    names = list(_names(sweep))
+    lost = [] if names else cell_problems(sweep)
+    limited = is_restricted(sweep) and not names and not lost
     found = [
-        *_names(sweep),
-        *_trial_ids(sweep),
+        *names,
+        *lost,
+        *_trial_ids(sweep, len(cells(sweep)) if limited else crossing_size(sweep)),
         *_flags(sweep),
         *_environments(sweep),
         *_paths(sweep),
         *_prompts(sweep),
         *_rungs(sweep),
+        *screening_problems(sweep),
     ]
     if not found:  # the rest relies on all of that
         found += [
@@ -99,9 +109,8 @@ def _names(sweep: Sweep) -> Iterator[Said]:
                 yield Said(seen, f"{name} stands twice: name it once")
 
 
-def _trial_ids(sweep: Sweep) -> Iterator[Said]:
+def _trial_ids(sweep: Sweep, settings: int) -> Iterator[Said]:
     """A trial is called b01-<arm>-<level>...; two must not have one name, nor a too long one."""
-    settings = math.prod([len(sweep.arms), *(len(levels) for levels in sweep.factors.values())])
     if settings * sweep.blocks > _MOST_TRIALS:
         yield Said(
             "factors",
@@ -152,6 +161,8 @@ def _environments(sweep: Sweep) -> Iterator[Said]:
             reason = secret_reason(name, value)
             if reason is None and name in _OURS:
                 reason = "is set by us, to find the engine's processes again: leave it out"
+            if reason is None:
+                reason = value_problem(name, value)
             if reason is not None:
                 yield Said(f"{place.where}.env.{name}", reason)
 
@@ -178,7 +189,7 @@ def _prompts(sweep: Sweep) -> Iterator[Said]:
 
 def _rungs(sweep: Sweep) -> Iterator[Said]:
     """The rungs of a ladder of prompt lengths are named after their probe."""
-    for name, probe in sweep.probes.items():
+    for name, probe in streams_of(sweep.probes).items():
         for taken in set(probe.rungs(name)) & (set(sweep.probes) - {name}):
             yield Said(
                 f"probes.{name}.context_tokens",
@@ -189,10 +200,10 @@ def _rungs(sweep: Sweep) -> Iterator[Said]:
 def _contexts(sweep: Sweep) -> Iterator[Said]:
     """Prompts that do not fit into the context that the server is started with."""
     said: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        for arm in sweep.arms:
+    for levels, arms in single_changes(sweep):
+        for arm in arms:
             limit = whole_flag(arm_flags(sweep, arm, levels), "context-length")
-            for name, probe in sweep.probes.items():
+            for name, probe in streams_of(sweep.probes).items():
                 prompt, answer = probe.prompt_tokens, probe.sampling.max_new_tokens
                 if limit is not None and prompt and prompt + answer > limit:
                     key = "random.tokens" if probe.random else "context_tokens"
@@ -208,34 +219,31 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
     """The server's limit on running requests, where it is below what the probes ask for."""
     most = max(max(probe.concurrency) for probe in sweep.probes.values())
     low: dict[tuple[str, int, str], list[str]] = {}
-    for levels in single_changes(sweep):
-        for name, arm in sweep.arms.items():
+    for levels, arms in single_changes(sweep):
+        for name in arms:
+            arm = sweep.arms[name]
             limit, whose = whole_flag(arm_flags(sweep, name, levels), LIMIT), ""
             if limit is None and not isinstance(arm.speculation, Off):
                 limit, whose = LIMIT_WHEN_SPECULATING, ", SGLang's own when speculating"
             if limit is not None and limit < most:
                 where = place_of(sweep, name, levels, LIMIT)
-                arms = low.setdefault((where, limit, whose), [])
-                arms += [name] if name not in arms else []
-    for (where, limit, whose), arms in low.items():
+                whom = low.setdefault((where, limit, whose), [])
+                whom += [name] if name not in whom else []
+    for (where, limit, whose), whom in low.items():
         yield Said(
             where,
-            f"{limit} (for {', '.join(arms)}{whose}) is below the probes' concurrency {most}: "
+            f"{limit} (for {', '.join(whom)}{whose}) is below the probes' concurrency {most}: "
             f"requests would queue; raise it to {most} or lower the concurrency",
         )
 
 
 def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
     seen: set[str] = set()
-    for levels in single_changes(sweep):
-        for name in sweep.arms:
+    for levels, arms in single_changes(sweep):
+        for name in arms:
             flags = arm_flags(sweep, name, levels)
-            sizes = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
-            if flag_value(flags, "enable-dp-attention") is not True:
-                sizes["dp-size"] = whole_flag(flags, "dp-size") or 1
-            ways = 1
-            for size in sizes.values():
-                ways *= size
+            sizes = gpus_by_way(flags)
+            ways = math.prod(sizes.values())
             largest = max(sizes, key=lambda flag: sizes[flag])
             where = place_of(sweep, name, levels, largest)
             if ways > host.gpus and where not in seen:

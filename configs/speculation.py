@@ -250,6 +250,17 @@ def drafter_of(speculation: Speculation) -> str | None:
             assert_never(speculation)
 
 
+def drafts_with_a_model(speculation: Speculation) -> bool:
+    """Whether a model proposes the drafts, be it a part of the target's own weights."""
+    match speculation:
+        case Off() | Ngram():
+            return False
+        case Eagle3() | Eagle() | Nextn() | Standalone():
+            return True
+        case _:
+            assert_never(speculation)
+
+
 def most_drafts(speculation: Speculation) -> int | None:
     """Drafts that one verify step can accept at most (K); None where the engine chooses."""
     match speculation:

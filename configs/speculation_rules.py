@@ -39,8 +39,9 @@ _NOT_ADAPTIVE: Final = (
 def speculation_problems(sweep: Sweep) -> list[Said]:
     """Combinations of flags that SGLang refuses, or that switch off what was asked for."""
     found: dict[Said, None] = {}
-    for levels in single_changes(sweep):
-        for name, arm in sweep.arms.items():
+    for levels, arms in single_changes(sweep):
+        for name in arms:
+            arm = sweep.arms[name]
             flags = arm_flags(sweep, name, levels)
             for flag, message in _conflicts(arm.speculation, flags):
                 found[Said(place_of(sweep, name, levels, flag), f"{message} (arm {name})")] = None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from configs.flags import Flags
-from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
+from configs.names import Count, EnvName, Name, Names, Number, Seconds, Text, Whole
 from configs.probe import Probe
 from configs.problems import WrongKeyError
+from configs.screening import Screening
 from configs.secret_names import SecretName
+from configs.short_levels import long_form
 from configs.speculation import Off, Speculation
 from configs.synthetic import Simulate, Weights
 from configs.values import Value
@@ -39,6 +41,12 @@ class Level(Value):
 
     flags: Flags = {}
     env: dict[EnvName, str] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _either_form(cls, given: Any) -> Any:
+        """``{NCCL_PROTO: LL}`` says the same as ``{env: {NCCL_PROTO: LL}}``."""
+        return long_form(given)
 
 
 class Arm(Value):
@@ -112,6 +120,14 @@ class Sweep(Value):
     factors: dict[Name, dict[Name, Level]] = {}
     """Factor -> level -> what it adds; crossed with the arms. A factor's first level is its
     reference."""
+    exclude: tuple[dict[Name, Names], ...] = ()
+    """Cells that are not run, each by some of its levels and perhaps its arm, such as
+    {arm: base, nccl: ll}; what is not named may be anything."""
+    combinations: tuple[dict[Name, Names], ...] = ()
+    """In place of the crossing: the cells that are run. A factor that is not named is at its
+    first level; without an arm all arms are meant."""
+    screen: Screening | None = None
+    """Try a factor's levels in seconds first, and leave out those that cannot win."""
     probes: Annotated[dict[Name, Probe], Field(min_length=1)]
     patches: tuple[Name, ...] = ()
     """Names of files in configs/patches, applied before launch."""

@@ -1,4 +1,4 @@
-"""The command line: plan, run, calibrate, compare, inspect, publish, up, down, demo, clean."""
+"""The command line: plan, screen, run, calibrate, compare, inspect, publish, up, down, demo, clean."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from configs.problems import ConfigError
 from configs.read import read_sweep
 from flows.inspecting import inspect
 from flows.question import pose
+from flows.terminal import Progress, console, say
 from infra.errors import WorldError
 from infra.places import runs_folder
 from infra.store import RunFolder, Store
 from tasks.venue import StageFailedError
 
 if TYPE_CHECKING:
-    from flows.conduct import Outcome
+    from flows.conduct import Hands, Outcome
     from flows.question import Question
+    from infra.tracking import Tracker
 
 app = typer.Typer(
     help="Does EAGLE-3 speculative decoding pay for this model on this host?",
@@ -31,7 +33,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(inspect)
-console = Console(highlight=False, soft_wrap=True)
 
 SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
@@ -44,9 +45,10 @@ class Stopped(BaseException):
 @app.command()
 def plan(sweep: SweepName, host: HostName = None) -> None:
     """Show every trial, the exact commands and what would be touched; touches nothing."""
+    from flows.screened import screened
     from flows.show import plan_text
 
-    console.print(plan_text(pose(sweep, host)))
+    console.print(plan_text(screened(pose(sweep, host), Store(runs_folder()), host=host)))
 
 
 @app.command()
@@ -58,9 +60,30 @@ def run(
     """Run what is missing of a sweep, without any server; then compare and report."""
     from flows.show import verdict_text
 
-    outcome = _conduct(pose(sweep, host), fresh=fresh)
+    outcome = _conduct(pose(sweep, host), fresh=fresh, host=host)
     console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
     _tell_end(outcome)
+
+
+@app.command()
+def screen(
+    sweep: SweepName,
+    host: HostName = None,
+    factor: Annotated[str | None, typer.Option(help="the factor; the only one")] = None,
+    levels_only: Annotated[
+        bool, typer.Option("--levels-only", "--no-start", help="times alone, no engine start")
+    ] = False,
+) -> None:
+    """Time all-reduce under each level of a factor, and prove what each level changes."""
+    from flows.screen_run import asked_screening, make_screen
+    from flows.show_screen import screen_text
+
+    question = pose(sweep, host)
+    asked = asked_screening(question, factor, starts=not levels_only)
+    progress = Progress()
+    found = make_screen(question, asked, Store(runs_folder()), _hands(progress, None))
+    progress.clear()
+    console.print(screen_text(found))
 
 
 @app.command()
@@ -82,29 +105,38 @@ def calibrate(
     _tell_end(outcome)
 
 
-def _conduct(question: Question, *, fresh: bool) -> Outcome:
-    """Runs what is missing of a question in this process, with progress on the terminal."""
-    from flows.conduct import Conductor, Hands
-    from flows.runs import open_run
+def _hands(progress: Progress, tracker: Tracker | None) -> Hands:
+    """Hands that show their progress here; a signal ends what they do from now on."""
+    from flows.conduct import Hands
     from flows.stages import PlainRunner
     from infra.connect import connect
-    from infra.tracking import Tracker, tracking_uri
 
-    for warning in question.warnings:
-        console.print(f"warning: {warning}", style="yellow")
-    uri = tracking_uri()
-    if uri is None:
-        say("MLflow: none (set MLFLOW_TRACKING_URI); `eagle3-sweep publish` brings it there later")
     for number in (signal.SIGTERM, signal.SIGINT):  # click would take SIGINT for itself
         signal.signal(number, _stop)
-    progress = Progress()
-    with open_run(Store(runs_folder()), question, fresh=fresh) as folder:
-        hands = Hands(
-            connect=lambda spec: connect(spec, note=progress.line),
-            runner=lambda trial: PlainRunner(lambda text: progress.show(f"{trial} {text}")),
-            tracker=Tracker(uri, note=progress.line) if uri else None,
-            say=progress.line,
-        )
+    return Hands(
+        connect=lambda spec: connect(spec, note=progress.line),
+        runner=lambda trial: PlainRunner(lambda text: progress.show(f"{trial} {text}")),
+        tracker=tracker,
+        say=progress.line,
+    )
+
+
+def _conduct(question: Question, *, fresh: bool, host: str | None = None) -> Outcome:
+    """Runs what is missing of a question in this process, with progress on the terminal."""
+    from flows.conduct import Conductor
+    from flows.runs import open_run
+    from flows.screen_run import screened_first
+    from infra.tracking import Tracker, tracking_uri
+
+    uri = tracking_uri()
+    progress, store = Progress(), Store(runs_folder())
+    hands = _hands(progress, Tracker(uri, note=progress.line) if uri else None)
+    question = screened_first(question, store, hands, host=host)
+    for warning in question.warnings:
+        console.print(f"warning: {warning}", style="yellow")
+    if uri is None:
+        say("MLflow: none (set MLFLOW_TRACKING_URI); `eagle3-sweep publish` brings it there later")
+    with open_run(store, question, fresh=fresh) as folder:
         outcome = Conductor(question, folder, hands).conduct()
     progress.clear()
     return outcome
@@ -219,41 +251,6 @@ def demo() -> None:
     compare("rehearsal", None)
     say(f"\nPrefect  {found.prefect_ui}\nMLflow   {Tracker(found.mlflow).chart_link('rehearsal')}")
     raise typer.Exit(done.returncode)
-
-
-class Progress:
-    """One line of progress that is rewritten, or plain lines where there is no terminal."""
-
-    def __init__(self) -> None:
-        self._tty = sys.stderr.isatty()
-        self._last = ""
-
-    def show(self, text: str) -> None:
-        """Replaces the progress line."""
-        if text == self._last:
-            return
-        self._last = text
-        if self._tty:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns
-            sys.stderr.write(f"\r\x1b[2K{text[: width - 1]}")
-            sys.stderr.flush()
-
-    def line(self, text: str) -> None:
-        """A line that stays."""
-        self.clear()
-        say(text)
-
-    def clear(self) -> None:
-        """Takes the progress line away."""
-        if self._tty and self._last:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-        self._last = ""
-
-
-def say(text: str) -> None:
-    """A line to the user."""
-    console.print(text, markup=False)
 
 
 def _find_run(sweep: str, number: int | None) -> RunFolder:

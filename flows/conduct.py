@@ -8,26 +8,28 @@ is down the night goes on.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
+from flows.sites import leave, site_of
 from flows.skips import Skip, reconcile, why_skip
-from infra.errors import WorldError
-from infra.masking import Mask
-from infra.store import TrialFolder, write_value
+from infra.store import write_json, write_value
 from infra.tracking import TrackingDown
 from tasks.check_table import PASSING
 from tasks.launch import read_secrets
-from tasks.prepare import claim, survey
+from tasks.prepare import claim, facts_to_keep, survey
 from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
 from tasks.reporting import compare_sweep, write_report
+from tasks.screen import kept_words
+from tasks.screen_kept import keep_screen
 from tasks.stopping import enough_known
 from tasks.tear_down import forget_secrets, has_secrets
 from tasks.texts import fetch_template, texts_of
-from tasks.venue import Site
+from tasks.topology_warnings import topology_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,14 +39,14 @@ if TYPE_CHECKING:
     from flows.question import Question
     from flows.stages import Runner
     from infra.host_agent import HostAgent
-    from infra.store import RunFolder
+    from infra.store import RunFolder, TrialFolder
     from infra.tracking import Tracker
     from tasks.drive import Text
     from tasks.prepare import Survey
     from tasks.record import TrialRecord
     from tasks.reporting import Report
+    from tasks.venue import Site
 
-_LEAVE_S = 15.0
 _ATTEMPTS = 2  # a failure that says of itself that once more may help gets one more
 
 
@@ -133,6 +135,7 @@ class Conductor:
         """
         run, hands, plan = self._run, self._hands, self._question.plan
         hands.say(f"run {run.id}: {len(plan.trials)} trials, folder {run.path}")
+        keep_screen(self._run, self._question.screen)
         self._cut_off = [run.marker(folder) for folder in run.trials() if not folder.finished]
         for text in reconcile(run):
             hands.say(text)
@@ -141,8 +144,11 @@ class Conductor:
             skips = [skip for trial in plan.trials if (skip := self._one(trial)) is not None]
         finally:
             for agent in self._held:
-                self._leave(agent)
-        unpublished = publish_missing(run, hands.tracker, hands.say) if hands.tracker else 0
+                leave(agent, run.holder, hands.say)
+        unpublished = 0
+        if hands.tracker is not None:
+            hands.tracker.ask_again()
+            unpublished = publish_missing(run, hands.tracker, hands.say)
         records = sorted(self._records.values(), key=lambda record: record.order)
         report = write_report(run, self._question.sweep, records, hands.tracker, hands.say)
         return Outcome(run, tuple(records), tuple(skips), report, unpublished)
@@ -191,33 +197,31 @@ class Conductor:
         claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
         self._held.append(agent)
         agent.make_folder(site.folder)
-        found, _raw = survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+        name = f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+        found, raw = survey(site, name, topology=True)
+        write_json(site.keep.path / f"{host.name}.json", facts_to_keep(raw, site.mask))
         texts = texts_of(question.sweep, question.sets, fetch_template(site))
         if has_secrets(question.sweep, host):
             for marker in [site.marker, *self._cut_off]:
                 forget_secrets(agent, f"{agent.root}/trials/{marker}")
         known = ", ".join(f"{name} {version}" for name, version in found.versions.items())
         hands.say(f"host {host.name}: {known}")
+        for warned in topology_warnings(found.topology):
+            hands.say(f"host {host.name}: warning: {warned.text}")
         ground = _Ground(host, agent, found, texts)
         self._grounds[trial.host] = ground
         return ground
-
-    def _leave(self, agent: HostAgent) -> None:
-        """Lets go of a host; one that cannot be reached is let go by the end of the lease."""
-        agent.hurry(_LEAVE_S)
-        try:
-            agent.call("release", root=agent.root, holder=self._run.holder)
-        except WorldError as error:
-            self._hands.say(f"{agent.host.name}: its lock ends with its lease: {error}")
-        agent.close()
 
     def _attempt(self, trial: Trial, ground: _Ground) -> TrialRecord:
         hands, run = self._hands, self._run
         runner = hands.runner(trial.id)
         keep = run.next_attempt(trial.id)
-        site = self._site(trial, ground.agent, runner, keep)
+        site = replace(
+            self._site(trial, ground.agent, runner, keep), topology=ground.survey.topology
+        )
         secrets = self._secrets[trial.host]
-        orders = Orders(self._question.patches, ground.texts, secrets, run.holder)
+        notes = kept_words(screen) if (screen := self._question.screen) else ()
+        orders = Orders(self._question.patches, ground.texts, secrets, run.holder, notes=notes)
         record = run_trial(site, orders, runner)
         failure = record.failure
         detail = f" ({failure.stage}: {failure.failure_class})" if failure else ""
@@ -253,16 +257,7 @@ class Conductor:
     def _site(
         self, trial: Trial, agent: HostAgent, runner: Runner, keep: TrialFolder | None
     ) -> Site:
-        host = self._question.hosts[trial.host]
-        folder = keep or TrialFolder(self._run.path / "arrival")
-        return Site(
-            agent=agent,
-            host=host,
-            sweep=self._question.sweep,
-            trial=trial,
-            holder=self._run.holder,
-            marker=self._run.marker(folder),
-            keep=folder,
-            mask=Mask(self._secrets[trial.host].values),
-            say=runner.say,
+        secrets = self._secrets[trial.host]
+        return site_of(
+            self._question, self._run, trial, agent, secrets=secrets, say=runner.say, keep=keep
         )

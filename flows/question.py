@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from configs.patch import Patch
     from configs.sweep import Sweep
     from tasks.prompts import Prompt
+    from tasks.screen import Screen
 
 
 class Question(NamedTuple):
@@ -27,6 +28,8 @@ class Question(NamedTuple):
     sets: dict[str, tuple[Prompt, ...]]
     plan: Plan
     warnings: tuple[str, ...]
+    screen: Screen | None = None
+    """What is known of a factor's levels before the trials; its words stand in the warnings."""
 
 
 def pose(sweep: Sweep | str, host: str | None = None) -> Question:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,16 +22,21 @@ from flows.conduct import Conductor, Hands, Outcome
 from flows.prefect_stages import PrefectRunner, shown
 from flows.question import pose
 from flows.runs import open_run
+from flows.screen_run import screened_first
 from infra.connect import connect
 from infra.places import runs_folder
 from infra.store import Store
 from infra.tracking import Tracker, tracking_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from prefect.client.schemas.objects import State
 
 _SLOT_LEASE_S = 300.0
 _SLOT_WAIT_S = 24 * 3600.0
+_AWAY_S = 900.0  # a restart, an update; the hosts are free by then
+_AGAIN_S = 2.0
 
 
 def host_slot(host: str) -> str:
@@ -89,18 +95,15 @@ def eagle3_sweep(
     _make_slots(slots)
     uri = tracking_uri()
     tracker = Tracker(uri, note=log.info) if uri else None
-    with (
-        concurrency(
-            slots,
-            occupy=1,
-            strict=True,
-            lease_duration=_SLOT_LEASE_S,
-            timeout_seconds=_SLOT_WAIT_S,
-            # Prefect would end the flow if its server is away when the lease is due; the lock on
-            # the host still keeps others out.
-            raise_on_lease_renewal_failure=False,
-        ),
-        open_run(Store(runs_folder()), question, fresh=fresh, flow_run=run_id) as run,
+    with concurrency(
+        slots,
+        occupy=1,
+        strict=True,
+        lease_duration=_SLOT_LEASE_S,
+        timeout_seconds=_SLOT_WAIT_S,
+        # Prefect would end the flow if its server is away when the lease is due; the lock on
+        # the host still keeps others out.
+        raise_on_lease_renewal_failure=False,
     ):
         hands = Hands(
             connect=lambda spec: connect(spec, note=log.warning),
@@ -108,7 +111,14 @@ def eagle3_sweep(
             tracker=tracker,
             say=log.info,
         )
-        outcome = Conductor(question, run, hands).conduct()
+        store, known = Store(runs_folder()), question.warnings
+        question = screened_first(question, store, hands, host=host, flow_run=run_id)
+        for warning in question.warnings:
+            if warning not in known:
+                log.warning(warning)
+        with open_run(store, question, fresh=fresh, flow_run=run_id) as run:
+            outcome = Conductor(question, run, hands).conduct()
+        _await_server(log.warning)
     _show(outcome, tracker)
     return verdict_state(outcome)
 
@@ -122,6 +132,23 @@ def verdict_state(outcome: Outcome) -> State[Any]:
     if counts.failed:
         return Completed(name="Partial", message=message)
     return Completed(message=message)
+
+
+def _await_server(say: Callable[[str], None]) -> None:
+    """Waits for a server that is away, as long as a restart may take.
+
+    The trials did without it; but a new client gives up at its first refused connection, so the
+    release of the slots, or Prefect's own look at the end, would turn a good sweep into a failed
+    flow run.
+    """
+    deadline = time.monotonic() + _AWAY_S
+    with get_client(sync_client=True) as client:
+        error = client.api_healthcheck()
+        if error is not None:
+            say(f"the sweep is done; waiting for Prefect's server, to say so there: {error}")
+        while error is not None and time.monotonic() < deadline:
+            time.sleep(_AGAIN_S)
+            error = client.api_healthcheck()
 
 
 def _make_slots(names: list[str]) -> None:

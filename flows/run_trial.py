@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from configs.probe import rungs_of
+from configs.probe import profiles_of, rungs_of
 from configs.speculation import Off
+from flows.probing import climb, longest, look_inside
 from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
 from infra.store import DiskFull, write_json, write_text
 from tasks.contact import IF_KILLED
 from tasks.drafter_host import check_drafter
-from tasks.drive import Probed, Server, probe_level
+from tasks.drive import Probed, Server
 from tasks.follow import Follower
 from tasks.launch import Handle, launch
 from tasks.meter import Meter
@@ -27,14 +28,14 @@ from tasks.wait_ready import Ready, verify, wait_ready
 from tasks.warm_up import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from configs.patch import Patch
     from configs.probe import Stream
-    from configs.sweep import Sweep
     from flows.stages import Runner
     from tasks.drive import Text
     from tasks.launch import Secrets
+    from tasks.profile_record import StepProfile
     from tasks.record import Failure, PatchOutcome, TrialRecord
     from tasks.server_info import ServerInfo
 
@@ -51,6 +52,9 @@ class Orders(NamedTuple):
     texts: Mapping[str, Mapping[int, list[Text]]]
     secrets: Secrets
     sweep_run: str
+    look: Callable[[Site], str] | None = None
+    """Looks at the running engine before any traffic: a screen's proof."""
+    notes: tuple[str, ...] = ()  # known before the trial, for its record
 
 
 @dataclass
@@ -67,6 +71,7 @@ class Progress:
     effective: dict[str, str] = field(default_factory=dict)
     unstable: tuple[str, ...] = ()
     probed: list[Probed] = field(default_factory=list)
+    profiles: list[StepProfile] = field(default_factory=list)
     failure: Failure | None = None
     notes: list[str] = field(default_factory=list)
     strangers: tuple[str, ...] = ()
@@ -79,7 +84,7 @@ def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
     A known failure ends in a record and is no exception; anything that is not foreseen ends in a
     record too, and then goes on up, as does a cancellation.
     """
-    progress = Progress()
+    progress = Progress(notes=list(orders.notes))
     began = _now()
     try:
         _stages(site, orders, runner, progress)
@@ -127,18 +132,26 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     runner.run(stage("check_drafter"), lambda: check_drafter(site, found))
     progress.follower = follower = Follower(site)
     progress.handle = handle = runner.run(stage("launch"), lambda: launch(site, orders.secrets))
-    progress.ready = runner.run(stage("wait_ready"), lambda: wait_ready(site, follower, handle))
+    ready = runner.run(stage("wait_ready"), lambda: wait_ready(site, follower, handle))
+    progress.ready = ready
     progress.info, progress.effective = runner.run(
-        stage("verify"), lambda: verify(site, follower, handle)
+        stage("verify"), lambda: verify(site, handle, ready)
     )
+    if (look := orders.look) is not None:
+        runner.run(stage("prove"), lambda: look(site))
     speculating = not isinstance(sweep.arms[site.trial.arm].speculation, Off)
     server = Server(site, follower, handle, Meter(site, handle, speculating=speculating))
-    probes = rungs_of(sweep.probes)
-    loads = _longest(sweep, orders)
+    loads, texts = longest(sweep, orders.texts), orders.texts
     runner.run(stage("warm_up"), functools.partial(_warm, server, loads, progress))
-    for name, probe in probes.items():
-        ladder = functools.partial(_climb, server, name, probe, orders.texts[name], progress)
+    for name, probe in rungs_of(sweep.probes).items():
+        ladder = functools.partial(climb, server, name, probe, texts[name], progress.probed.append)
         runner.run(stage(f"probe:{name}"), ladder)
+    # Last, wherever they stand in the file: recording slows a server down.
+    for name, profile in profiles_of(sweep.probes).items():
+        inside = functools.partial(
+            look_inside, server, name, profile, texts[name], progress.profiles.append
+        )
+        runner.run(stage(f"probe:{name}"), inside)
 
 
 def _warm(
@@ -147,29 +160,6 @@ def _warm(
     warmed = warm_up(server, loads)
     progress.unstable = warmed.unstable
     return warmed.note
-
-
-def _climb(
-    server: Server,
-    name: str,
-    probe: Stream,
-    texts: Mapping[int, list[Text]],
-    progress: Progress,
-) -> str:
-    """One probe, one concurrency after another; what is done stays known if a later one fails."""
-    for level in probe.concurrency:
-        progress.probed.append(probe_level(server, name, probe, texts[level], level))
-    return f"{len(probe.concurrency)} levels"
-
-
-def _longest(sweep: Sweep, orders: Orders) -> dict[str, tuple[Stream, list[Text]]]:
-    """What each probe is warmed up with: its longest prompts, at its highest concurrency."""
-    found = {}
-    for name, whole in sweep.probes.items():
-        rung, probe = max(whole.rungs(name).items(), key=lambda item: item[1].prompt_tokens)
-        texts = orders.texts[rung]
-        found[name] = (probe, texts[max(texts)])
-    return found
 
 
 def _end_in_order(site: Site, runner: Runner, progress: Progress) -> None:
@@ -272,6 +262,7 @@ def _record(
         clock=progress.follower.clock.span() if progress.follower else None,
         unstable=progress.unstable,
         strangers=progress.strangers,
+        profiles=tuple(progress.profiles),
     )
     record = build_record(site, orders.secrets, seen)
     for outcome in progress.patches:

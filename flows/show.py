@@ -10,9 +10,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from configs.cells import cells, crossing_size, is_restricted
 from configs.layers import reference_levels
-from configs.plan import combinations
-from configs.probe import rungs_of
+from configs.probe import profiles_of, rungs_of
 from configs.rules import arm_flags, looks_secret
 from tasks.decision import leading_cells
 from tasks.launch import engine_argv, engine_env, flag_words
@@ -68,18 +68,20 @@ def _wrapped(text: str, *, style: str = "", first: str = "", rest: str = "  ") -
 def _settings(question: Question) -> Iterator[Text]:
     """Every setting once: the baseline first, then arms and levels in the file's order."""
     sweep = question.sweep
-    arms = [sweep.baseline, *(arm for arm in sweep.arms if arm != sweep.baseline)]
     host = next(iter(question.hosts.values()))
-    for arm in arms:
-        for levels in combinations(sweep):
-            name = "+".join([arm, *levels.values()])
-            reference = arm == sweep.baseline and levels == reference_levels(sweep)
-            head = Text(f"\n{name}", style="bold")
-            head.append("  (baseline)" if arm == sweep.baseline else "", style="dim")
-            yield head
-            yield from _command(question, host, arm, levels)
-            if not reference:
-                yield from _difference(question, host, arm, levels)
+    run = cells(sweep)
+    # Stable: the baseline's cells come first, and each arm's stay in the file's order.
+    for cell in sorted(run, key=lambda cell: cell.arm != sweep.baseline):
+        reference = cell.arm == sweep.baseline and cell.levels == reference_levels(sweep)
+        head = Text(f"\n{cell}", style="bold")
+        head.append("  (baseline)" if cell.arm == sweep.baseline else "", style="dim")
+        yield head
+        yield from _command(question, host, cell.arm, cell.levels)
+        if not reference:
+            yield from _difference(question, host, cell.arm, cell.levels)
+    if is_restricted(sweep):
+        left_out = crossing_size(sweep) - len(run)
+        yield Text(f"\nNot run: {left_out} of {crossing_size(sweep)} cells of the crossing")
 
 
 def _command(question: Question, host: Host, arm: str, levels: dict[str, str]) -> Iterator[Text]:
@@ -156,6 +158,12 @@ def _traffic(question: Question) -> Iterator[Text]:
             f"{name}: {what}, at most {probe.sampling.max_new_tokens} tokens of answer, at {users} "
             f"user{'s' if users != '1' else ''}"
         )
+    for name, profile in profiles_of(question.sweep.probes).items():
+        users = ", ".join(map(str, profile.concurrency))
+        yield from _item(
+            f"{name}: after those, {profile.decode_steps} decode steps recorded with the engine's "
+            f"profiler at {users} user{'s' if users != '1' else ''}; no figure of speed"
+        )
 
 
 def _touched(question: Question) -> Iterator[Text]:
@@ -211,6 +219,8 @@ def verdict_text(
         parts += [_verdicts(key, [row for row in rows if _table_of(row) == key]), Text("")]
     if not leading_cells(comparison) and comparison.problem:
         parts.append(Text(comparison.problem, style="yellow"))
+    for found in comparison.findings:
+        parts += _wrapped(f"{found.name}: {found.where}: {found.evidence}", style="yellow")
     parts.append(Text(sentence, style="bold"))
     return Group(*parts)
 

@@ -59,7 +59,7 @@ def why_skip(trial: Trial, wanted: str, records: Mapping[str, TrialRecord]) -> S
             failure is not None
             and record.trial != trial.id
             and record.fingerprint == wanted
-            and _of_the_setting(failure)
+            and of_the_setting(failure)
         ):
             return Skip(
                 trial.id,
@@ -73,10 +73,10 @@ def _final(record: TrialRecord) -> bool:
     """Whether a record stands as the trial's result when the sweep is run again."""
     if record.status == "skipped":
         return False
-    return record.failure is None or _of_the_setting(record.failure)
+    return record.failure is None or of_the_setting(record.failure)
 
 
-def _of_the_setting(failure: Failure) -> bool:
+def of_the_setting(failure: Failure) -> bool:
     """Whether a failure would come again with the same setting on the same host."""
     return (
         failure.retry in {"no", "after_change"}

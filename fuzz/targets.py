@@ -34,15 +34,19 @@ with atheris.instrument_imports(include=["tasks", "configs", "infra"]):
     from tasks.failures import Scene, classify, failure_from
     from tasks.generation import read_generation
     from tasks.gpus import survey_gpus
+    from tasks.nccl_log import read_nccl_log
     from tasks.patching import apply_patch
     from tasks.process_list import read_ps
     from tasks.processes import Leader, split_by_leader, teardown_step
     from tasks.prometheus import read_metrics
     from tasks.prompts import read_prompts
+    from tasks.reduce_path import read_said, reduce_path
     from tasks.safetensors_header import NotSafetensorsError, integers, read_header, read_index
     from tasks.samples import read_rows
     from tasks.server_info import read_server_info
     from tasks.start_log import StartLog
+    from tasks.topology import read_topology
+    from tasks.topology_warnings import topology_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,6 +207,14 @@ def _failures(data: bytes) -> None:
             failure_from(match)
 
 
+def _nccl(data: bytes) -> None:
+    lines = _text(data).splitlines()
+    read_nccl_log(lines)
+    said = read_said(lines)
+    path = reduce_path(said, {}, version="0.5.12", tp=2, row_bytes=8192)
+    path.at(8192)
+
+
 def _server_info(data: bytes) -> None:
     read_server_info(_text(data))
     effective_settings(_text(data))
@@ -226,6 +238,19 @@ def _prometheus(data: bytes) -> None:
 def _nvidia_smi(data: bytes) -> None:
     gpus, apps = _halves(data)
     survey_gpus(gpus, apps, wanted=8)
+
+
+def _topology(data: bytes) -> None:
+    first, second = _halves(data)
+    answers = {
+        name: {"stdout": text, "error": None}
+        for name, text in (
+            ("matrix", first), ("p2p_read", second), ("p2p_write", first),
+            ("nvlink", second), ("links", first),
+        )
+    }  # fmt: skip
+    raw = {**answers, "nodes": None, "iommu": [second], "kernel": [first], "devices": []}
+    topology_warnings(read_topology(raw))
 
 
 def _ps(data: bytes) -> None:
@@ -331,10 +356,12 @@ TARGETS = {
     "start-log": Target(_start_log, ("*cases/*-launch-*/server.log",)),
     "decode-log": Target(_decode_log, ("*cases/*-decode-*/server.log",)),
     "failures": Target(_failures, ("*cases/*-launch-*/server.log",)),
+    "nccl": Target(_nccl, ("nccl/*.log", "real/nccl/*.log")),
     "server-info": Target(_server_info, ("*cases/*/server_info.json",)),
     "bench": Target(_bench, ("*cases/*/*.jsonl",)),
     "prometheus": Target(_prometheus, ("*cases/*-prom-*/*.txt",)),
     "nvidia-smi": Target(_nvidia_smi, ("*cases/*-smi-*/*.txt", "*cases/*-smi-*/*.csv")),
+    "topology": Target(_topology, ("topology/*/*.txt", "topology/*/*.csv")),
     "ps": Target(_ps, ("*cases/*/ps.txt",)),
     "patching": Target(_patching, ("*cases/*-source-*/*.py",)),
     "drafter-config": Target(_drafter_config, ("*cases/*-drafter-*/config.json",)),

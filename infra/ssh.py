@@ -29,6 +29,7 @@ from infra.errors import CommandKilled, ContactLost, HostRefused
 from infra.host_keys import changed_key, check_host_key
 from infra.remote_file import check_done, reading, writing
 from infra.shell import Output
+from infra.spare_channel import SpareChannel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,11 +81,12 @@ class SshShell:
         self, connection: _Connection, argv: Sequence[str], bound: Bound, stdin: bytes = b""
     ) -> tuple[int, bytes, bytes]:
         """One command on a channel of its own: exit code and both streams."""
-        channel = connection.transport.open_session(timeout=min(_CHANNEL_S, bound.seconds))
+        channel = connection.spare.take(min(_CHANNEL_S, bound.seconds))
         bound = bound.begun()
         try:
             with bounded(channel, bound.seconds):
                 channel.exec_command(f"exec {shlex.join(argv)}")
+            connection.spare.prepare()
             send(channel, stdin, bound)
             out, err = read_both(channel, bound)
             code = channel.recv_exit_status()
@@ -135,6 +137,8 @@ class SshShell:
 class _Connection(fabric.Connection):
     """A Fabric connection that checks host keys and notices a dead peer."""
 
+    spare: SpareChannel
+
     def __init__(self, spec: Ssh, gateway: _Connection | None) -> None:
         config = fabric.Config(
             # Whole seconds: Fabric cuts a fraction off, and 0 is for ever.
@@ -162,6 +166,8 @@ class _Connection(fabric.Connection):
     def open(self) -> Any:
         """Connects, then makes the socket quick and mortal."""
         opened = super().open()
+        # Not by assignment, which Invoke would take for a setting.
+        self._set(spare=SpareChannel(self.transport, _CHANNEL_S))
         self.transport.set_keepalive(_KEEPALIVE_S)  # or a NAT forgets an idle session
         sock = self.transport.sock
         if isinstance(sock, socket.socket):  # not so through a jump host

@@ -3,6 +3,7 @@
 <runs>/<sweep>/<sweep run>/
     sweep.json plan.json run.json
     report/ report.html report.md comparison.json *.png
+    arrival/ <host>.json
     trials/<trial>.a<attempt>/
         record.json command.txt environment.json server.log facts.json <patch>.diff
         samples/*.jsonl.gz gpus/*.json

@@ -107,6 +107,10 @@ class Tracker:
             self._client = MlflowClient(tracking_uri=self.uri)
         return self._client
 
+    def ask_again(self) -> None:
+        """Forgets that the server did not answer a moment ago: a night's last chance."""
+        self._away_until = 0.0
+
     def publish(self, entry: RunEntry) -> str:
         """Writes one run, or brings the one that stands up to date; returns its id.
 

@@ -9,7 +9,7 @@ class Guard(NamedTuple):
     """One guard."""
 
     name: str
-    scope: Literal["probe", "server", "host", "client"]
+    scope: Literal["probe", "server", "host", "client", "comparison"]
     reason: str
     """What was wrong, and why it spoils the figures."""
     limit: str

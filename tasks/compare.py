@@ -10,13 +10,15 @@ from tasks.across_arms import notes_across_arms
 from tasks.comparable import block_of, made_up, select, setting
 from tasks.comparison import Cell, Comparison
 from tasks.crossings import crossovers
+from tasks.factor_effects import ACCEPT, STEP, level_effects, speculating
 from tasks.judge import Terms, judge
+from tasks.level_findings import moved_accept_lengths
 from tasks.metrics import BY_NAME
 from tasks.outliers import outlier_boots
 from tasks.record import Percentiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tasks.comparable import Selection
     from tasks.judge import Series
@@ -35,6 +37,7 @@ def compare(
     factors: Mapping[str, Sequence[str]] | None = None,
     copies: Mapping[str, str] | None = None,
     looks: int = 1,
+    communication: Collection[str] | None = None,
 ) -> Comparison:
     """Compare every arm with the baseline, and every factor level with the first one.
 
@@ -49,6 +52,8 @@ def compare(
             one; the confidence has the price in it (tasks/looks.py).
         factors: factor -> its levels in the sweep's order; the first is its reference. Without
             it, a level called default, none or off is, else the first by name.
+        communication: factors whose levels change communication alone, so that acceptance must
+            stay as it is; None: all of them.
 
     Returns:
         A comparison; its ``problem`` says why when nothing can be said.
@@ -69,6 +74,16 @@ def compare(
     }
     terms = Terms(same_margin, confidence, factors or {}, copies or {})
     cells = judge(series, baseline, terms)
+    accept = {
+        rung: speculating(table) for rung, table in log_series(selection.kept, ACCEPT).items()
+    }
+    effects, interactions = level_effects(
+        series
+        | {(STEP, *rung): table for rung, table in log_series(selection.kept, STEP).items()}
+        | {(ACCEPT, *rung): table for rung, table in accept.items()},
+        baseline,
+        terms,
+    )
     standings = accounts.standings(selection.kept)
     pairs = [
         (cell.probe, cell.concurrency, (cell.arm, cell.levels), cell.reference_levels)
@@ -100,6 +115,9 @@ def compare(
         refusals=selection.refused,
         excluded=selection.excluded,
         outliers=outliers,
+        effects=effects,
+        interactions=interactions,
+        findings=moved_accept_lengths(accept, terms, communication),
         notes=(
             *selection.notes,
             *notes_across_arms(

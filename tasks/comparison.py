@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from configs.values import Value
-from tasks.record import KindAcceptance
+from tasks.level_values import Interaction, LevelEffect
+from tasks.record import Finding, KindAcceptance
 from tasks.what_if_answers import WhatIf
 
 # Schema history of comparison.json:
@@ -239,6 +240,12 @@ class Comparison(Value):
     refusals: tuple[Refusal, ...]
     excluded: tuple[Excluded, ...]
     outliers: tuple[Outlier, ...] = ()
+    effects: tuple[LevelEffect, ...] = ()
+    """What each factor level does within its arm, by figure, probe and concurrency."""
+    interactions: tuple[Interaction, ...] = ()
+    """Whether a level does the same for an arm as for the baseline."""
+    findings: tuple[Finding, ...] = ()
+    """What no single trial can show (tasks/level_findings)."""
     what_if: WhatIf | None = None
     """Answers from pretended acceptance; None where nothing was pretended."""
     notes: tuple[str, ...]

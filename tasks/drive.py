@@ -7,30 +7,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.speculation import Off, most_drafts
 from configs.values import Value
-from infra.errors import AgentRefusal
 from infra.store import write_json
 from tasks.counter_counts import Answered, Told, disagreement
 from tasks.failures import failure_of
 from tasks.gpu_look import GpuLook, read_look
 from tasks.measure import measure
-from tasks.meter import Look
 from tasks.odd_answers import odd_answers
 from tasks.prepare import facts_to_keep
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
 from tasks.tear_down import end_engine
 from tasks.venue import failed
-from tasks.wait_ready import drive_request, http
+from tasks.wait_ready import drive_request, http_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from configs.probe import Stream
+    from configs.probe import Profile, Stream
     from infra.host_agent import Poll
     from tasks.follow import Follower
     from tasks.launch import Handle
     from tasks.meter import Meter
     from tasks.venue import Site
+    from tasks.wait_ready import Question
 
 _MARGIN_S = 30.0
 _QUIET_S = 1.0
@@ -82,7 +81,9 @@ class Probed(Value):
     """What nvidia-smi said while the last requests ran."""
 
 
-def payload(text: Text, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
+def payload(
+    text: Text, probe: Stream | Profile, *, max_new_tokens: int | None = None
+) -> dict[str, Any]:
     """The body of one /generate request."""
     sampling: dict[str, Any] = {
         "temperature": probe.sampling.temperature,
@@ -105,14 +106,14 @@ def probe_level(
         StageFailedError: The engine died (the partial samples are kept), or no request came back.
     """
     site, follower = server.site, server.follower
-    if probe.flush:
-        flush_cache(site, server.handle)
+    claimed = probe.random is None
+    questions = server.meter.questions() if claimed else ()
+    said_before = (flush_cache if probe.flush else http_calls)(site, server.handle, questions)
+    look = server.meter.before(said_before)
     requests = [
         {"id": text.id, "kind": text.kind, "payload": payload(text, probe)} for text in texts
     ]
     job = f"probe-{name}-c{level}"
-    claimed = probe.random is None
-    look = server.meter.before() if claimed else Look()
     follower.listen()
     try:
         result = drive(server, Load("probe", job, probe, requests, level))
@@ -152,8 +153,16 @@ def probe_level(
     )
 
 
-def flush_cache(site: Site, handle: Handle) -> None:
+def flush_cache(site: Site, handle: Handle, then: Sequence[Question] = ()) -> list[dict[str, Any]]:
     """Empties the prefix cache; SGLang answers 400 while requests run, so it is asked again.
+
+    Args:
+        site: Where.
+        handle: The server.
+        then: What it is asked in the same breath, once the cache is empty.
+
+    Returns:
+        The answers to that, as `tasks.wait_ready.http_calls` gives them.
 
     Raises:
         StageFailedError: The cache could not be emptied within ten seconds, or the server does
@@ -161,12 +170,11 @@ def flush_cache(site: Site, handle: Handle) -> None:
     """
     deadline = time.monotonic() + FLUSH_S
     while True:
-        try:
-            answer = http(site, handle, "POST", "/flush_cache")
-        except AgentRefusal as refusal:
-            answer = {"status": 0, "body": str(refusal)}
+        answer, *rest = http_calls(site, handle, [("POST", "/flush_cache", None), *then])
+        if answer["error"] is not None:
+            answer = {"status": 0, "body": answer["message"]}
         if answer["status"] == 200:
-            return
+            return rest
         if answer["status"] in _NO_SUCH_PATH or time.monotonic() > deadline:
             raise failed(
                 "probe",

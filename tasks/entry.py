@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tasks.metrics import METRICS
+from tasks.profile_record import share_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,9 @@ def params_of(record: TrialRecord) -> dict[str, str]:
     found |= {f"eff.{flag}": value for flag, value in record.effective.items()}
     found |= {f"factor.{factor}": level for factor, level in record.levels.items()}
     found |= {f"version.{name}": value for name, value in record.versions.items()}
-    found |= {f"must_match.{name}": value for name, value in record.must_match.items()}
+    # MLflow takes no ~ in a name.
+    facts = record.must_match.items()
+    found |= {f"must_match.{name.replace('~/', '')}": value for name, value in facts}
     found |= {f"model.{name}": value for name, value in record.models.items()}
     found |= {f"patch.{patch.name}": patch.action for patch in record.patches}
     found["command"] = shlex.join(record.command)
@@ -45,6 +48,15 @@ def metrics_of(record: TrialRecord) -> list[Point]:
             level = measured.concurrency
             points.append((f"{measured.probe}/{name}", value, level))
             points.append((f"{measured.probe}/c{level}_{name}", value, 0))
+    points += [
+        point
+        for profile in record.profiles
+        for name, value in share_figures(profile)
+        for point in (
+            (f"{profile.probe}/{name}", value, profile.concurrency),
+            (f"{profile.probe}/c{profile.concurrency}_{name}", value, 0),
+        )
+    ]
     points += [(f"start/{name}", value, 0) for name, value in record.start.items()]
     points += [(f"stages/{time.name}_s", time.seconds, 0) for time in record.stages]
     return points

@@ -90,14 +90,15 @@ def _references(
         crossed = any(a == baseline and ls for a, ls in series)
         found.append(((baseline, levels if crossed else ()), None))
     for factor, level in levels:
-        first = _first_level(factor, series, terms.factors)
+        first = first_level(factor, series, terms.factors)
         if level != first:
             other = tuple((f, first if f == factor else lv) for f, lv in levels)
             found.append(((arm, other), factor))
     return [(reference, factor) for reference, factor in found if reference in series]
 
 
-def _first_level(factor: str, series: Series, factors: Mapping[str, Sequence[str]]) -> str:
+def first_level(factor: str, series: Series, factors: Mapping[str, Sequence[str]]) -> str:
+    """A factor's reference: the sweep's first level, else the one with a neutral name."""
     if factors.get(factor):
         return factors[factor][0]
     levels = sorted({level for _, ls in series for f, level in ls if f == factor})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # (setproctitle zeroes the environment otherwise; measured with 1.3.8).
 _ALWAYS = {"SPT_NOENV": "1", "PYTHONUNBUFFERED": "1"}
 # What would reach the engine from the SSH session and change its numbers from host to host.
-_UNSET = ("CUDA_VISIBLE_DEVICES",)
+UNSET = ("CUDA_VISIBLE_DEVICES",)
 # Ports beside the HTTP one that a sweep may fix: NCCL's, and the rendezvous of the ranks.
 _PORT_FLAGS = ("nccl-port", "dist-init-addr")
 
@@ -189,7 +189,7 @@ def launch(site: Site, secrets: Secrets) -> Handle:
             "trial": site.marker,
             "argv": argv,
             "env": env,
-            "unset": [name for name in _UNSET if name not in env],
+            "unset": [name for name in UNSET if name not in env],
             "cwd": agent.path(host.cwd),
             "lease_s": host.lease_s,
             "grace_s": sweep.patience.stop_s,

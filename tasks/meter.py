@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infra.errors import AgentRefusal
 from tasks.counter_counts import Told, from_averages, from_metrics
@@ -12,7 +12,7 @@ from tasks.server_info import ServerInfo, read_server_info
 from tasks.wait_ready import http
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tasks.counter_counts import Answered
     from tasks.launch import Handle
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tasks.venue import Site
 
 _COUNTERS_LAG_S = 2.0
+_INFO, _METRICS = "/server_info", "/metrics"
 
 
 class Look(NamedTuple):
@@ -41,13 +42,22 @@ class Meter:
         if any(sample.verify_steps is not None for sample in samples):
             self._averages = False
 
-    def before(self) -> Look:
-        """To be called after the flush and before the first request."""
-        metrics = self._read_metrics()
+    def questions(self) -> tuple[tuple[str, str, str | None], ...]:
+        """What the engine is to be asked after the flush and before the first request."""
+        asked = {_INFO: self._averages, _METRICS: self._metrics}
+        return tuple(("GET", path, None) for path, wanted in asked.items() if wanted)
+
+    def before(self, said: Sequence[Mapping[str, Any]]) -> Look:
+        """From the answers to `questions`, as far as they came."""
+        known = dict(zip((path for _, path, _ in self.questions()), said, strict=False))
+        metrics = self._metrics_in(known.get(_METRICS))
         counted = metrics is not None and read_metrics(metrics, "sglang").drafts is not None
-        if counted or not self._averages:
+        info = known.get(_INFO, {})
+        if counted or info.get("status") is None:
             return Look(metrics)
-        return Look(metrics, self.info().accept_len_by_rank)
+        return Look(
+            metrics, read_server_info(info["body"], status=info["status"]).accept_len_by_rank
+        )
 
     def after(self, before: Look, answered: Answered, info: ServerInfo) -> Told:
         """Counts of what ran since ``before``, where the engine has any.
@@ -72,7 +82,7 @@ class Meter:
     def info(self) -> ServerInfo:
         """The server's account of itself now; an empty one where it gives none."""
         try:
-            answer = http(self._site, self._handle, "GET", "/server_info")
+            answer = http(self._site, self._handle, "GET", _INFO)
         except AgentRefusal as refusal:
             return ServerInfo(error=str(refusal))
         return read_server_info(answer["body"], status=answer["status"])
@@ -93,8 +103,13 @@ class Meter:
         if not self._metrics:
             return None
         try:
-            answer = http(self._site, self._handle, "GET", "/metrics")
+            answer = http(self._site, self._handle, "GET", _METRICS)
         except AgentRefusal:
+            return None
+        return self._metrics_in(answer)
+
+    def _metrics_in(self, answer: Mapping[str, Any] | None) -> str | None:
+        if answer is None or answer.get("status") is None:
             return None
         if answer["status"] != 200:
             self._metrics = False  # not enabled: no error, and not asked for again

@@ -22,6 +22,8 @@ LEVEL = 0.02
 """Chance that a night without any outlier loses a boot (Bonferroni over its boots)."""
 MOST = 1 / 6
 """At most this share of the boots may be left out: more are no outliers but the noise itself."""
+ROUNDING = 1e-9
+"""Spread (log scale) below which there is nothing but rounding."""
 FEWEST_DF = 3
 """Degrees of freedom below which nobody can say who is out of line."""
 
@@ -76,10 +78,9 @@ def _worst(tables: list[Table], boots: list[tuple[Any, Any]]) -> Outlier | None:
     # A boot that alone holds a setting or a block together has no residual: it is never judged.
     judged = free > 1e-6  # rounding
     own = np.where(judged, rest**2 / np.where(judged, free, 1), 0)
-    without = np.maximum(float(rest @ rest) - own, 0) / (df - 1)
-    if not np.any(without > 0):
-        return None
-    size = np.where(judged & (without > 0), np.sqrt(own / np.where(without > 0, without, 1)), 0)
+    # Exact repetitions leave rounding errors alone, and one of those is always the largest.
+    without = np.maximum((float(rest @ rest) - own) / (df - 1), ROUNDING**2)
+    size = np.where(judged, np.sqrt(own / without), 0)
     # Of two arms, or two blocks, both boots are equally far out: slow boots are what happens.
     furthest = size >= np.max(size) * (1 - 1e-6)
     at = int(np.argmin(np.where(furthest, rest, np.inf)))

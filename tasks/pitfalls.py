@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tasks.check_limits import Limits
 from tasks.check_table import GUARDS, PASSING
+from tasks.level_findings import COMPARISON_GUARDS
 
 
 class Pitfall(NamedTuple):
@@ -197,9 +198,10 @@ PITFALLS: tuple[Pitfall, ...] = (
 _HEAD = """\
 # Findings
 
-Generated from `tasks/check_table.py` and `tasks/pitfalls.py`; a test compares them. A trial with a finding is
-`suspect` and enters no ratio, unless the sweep tolerates it by name ([sweeps.md](sweeps.md)). What is unknown trips
-nothing, except the speculation counts: a drafter whose acceptance is not known is not measured.
+Generated from `tasks/check_table.py`, `tasks/level_findings.py` and `tasks/pitfalls.py`; a test compares them. A trial
+with a finding is `suspect` and enters no ratio, unless the sweep tolerates it by name ([sweeps.md](sweeps.md)). What is
+unknown trips nothing, except the speculation counts: a drafter whose acceptance is not known is not measured. A finding
+of a comparison stands in the report, and makes no trial suspect.
 
 GPUs are looked at once in each measurement, when the last request has been sent: all slots are still taken, which is
 when throttling shows (an idle card gives other reasons, or none), and no later request can be held up. Of what
@@ -212,7 +214,7 @@ def findings_markdown() -> str:
     """Write docs/findings.md from the tables."""
     limits = Limits().model_dump()
     lines = [_HEAD]
-    for guard in sorted(GUARDS, key=lambda one: one.name):
+    for guard in sorted([*GUARDS, *COMPARISON_GUARDS], key=lambda one: one.name):
         against = [str(n) for n, p in enumerate(PITFALLS, start=1) if guard.name in p.findings]
         lines += [
             f"## {guard.name}",

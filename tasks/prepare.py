@@ -14,6 +14,7 @@ from infra.masking import STARS
 from tasks.cleanup import plan_cleanup
 from tasks.gpus import GpuSurvey, survey_gpus
 from tasks.process_list import read_facts
+from tasks.topology import Topology, read_topology
 from tasks.venue import failed
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Survey(Value):
     """Hash of what may change a trial's numbers; part of its fingerprint."""
     must_match: dict[str, str]
     """What two comparable trials share, as far as the host says it."""
+    topology: Topology | None = None
+    """How the GPUs hang together; asked for at a sweep's arrival alone."""
     identities: dict[str, str] = {}
     """Folder as the sweep names it -> identity of its content, of the target and the drafters."""
 
@@ -82,7 +85,9 @@ def _held(agent: HostAgent, refusal: AgentRefusal) -> str:
     return f"{agent.host.name} is held by {said.get('holder')} ({said.get('note')}){until}"
 
 
-def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
+def survey(
+    site: Site, name: str = "facts", *, topology: bool = False
+) -> tuple[Survey, dict[str, Any]]:
     """Asks the host what it is; returns the values and the raw facts for the record."""
     sweep, host = site.sweep, site.host
     folders = {path: site.agent.from_cwd(path) for path in model_paths(sweep)}
@@ -94,6 +99,7 @@ def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
             "python": site.python,
             "paths": list(folders.values()),
             "ports": [host.port] if host.port else [],
+            "topology": topology,
         },
         timeout_s=_FACTS_S,
         holder=site.holder,
@@ -151,29 +157,24 @@ def read_survey(
     }
     must_match = {
         "target": sweep.engine.model,
-        "target_content": identities.get(sweep.engine.model, "unknown"),
         "engine": f"{sweep.engine.kind} {versions.get(sweep.engine.kind, 'unknown')}",
         "torch": versions.get("torch", "unknown"),
         "driver": versions["driver"],
         "host_class": host.host_class,
         "gpus": f"{host.gpus} x {', '.join(sorted(set(names))) or 'unknown'}",
+        # By content, or a drafter that was trained on between two attempts would stand beside
+        # its former self under one name.
+        **{f"files of {name}": identities.get(name, "unknown") for name in folders},
     }
     return Survey(
         versions=versions,
         gpus=gpus,
         gpu_names=names,
         must_match=must_match,
+        topology=read_topology(raw.get("topology")),
         identities=identities,
-        facts_key=hash_of({"must_match": must_match, "paths": _identity(raw["paths"])}),
+        facts_key=hash_of(must_match),
     )
-
-
-def _identity(paths: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells one model folder from another without reading 500 GB: size and samples of it."""
-    return {
-        path: {key: facts.get(key) for key in ("exists", "kind", "size_bytes", "content")}
-        for path, facts in sorted(paths.items())
-    }
 
 
 def clean_gpus(site: Site, found: Survey, raw: Mapping[str, Any]) -> str:

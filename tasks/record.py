@@ -6,13 +6,15 @@ from typing import Literal
 
 from configs.synthetic import Synthetic
 from configs.values import Value
+from tasks.profile_record import StepProfile
+from tasks.topology import Topology
 
 # Schema history of record.json:
 # 1 - first shape.
 # 2 - measurements gain counter_accept_length, output_tokens, finish_reasons, and two further words
 #     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
-# 3 - models: which content target and drafter had; synthetic: what was made up; must_match gains
-#     target_content.
+# 3 - records gain profiles, topology, models (which content target and drafter had) and synthetic
+#     (what was made up); must_match gains the content of model folders. Records of 1 and 2 are read as they are.
 SCHEMA = 3
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
@@ -274,11 +276,15 @@ class TrialRecord(Value):
     stages: tuple[StageTime, ...]
     patches: tuple[PatchOutcome, ...]
     measurements: tuple[Measurement, ...]
+    profiles: tuple[StepProfile, ...] = ()
+    """Where the time of decode steps went; no figure of speed."""
     started_at: str
     """ISO 8601 with offset, the controller's clock, for display only."""
     ended_at: str
     versions: dict[str, str]
     """engine, torch, driver, eagle3_sweep, python."""
+    topology: Topology | None = None
+    """How the host's GPUs hang together, as the sweep found it at its arrival; None: not known."""
     models: dict[str, str] = {}
     """``target`` and ``drafter`` -> identity of the folder's content, as `eagle3-sweep inspect`
     prints it; without what could not be read. Since schema 3."""

@@ -6,11 +6,13 @@ import platform
 from typing import TYPE_CHECKING, NamedTuple
 
 from configs.plan import hash_of
+from configs.probe import streams_of
 from configs.rules import arm_flags
 from configs.speculation import drafter_of
 from configs.synthetic import synthetic_of
 from infra.about import product_version
 from tasks.check import check
+from tasks.check_profile import check_profiles
 from tasks.evidence import evidence_of
 from tasks.launch import engine_argv, engine_env
 from tasks.record import TrialRecord
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tasks.host_clock import Span
     from tasks.launch import Secrets
     from tasks.prepare import Survey
+    from tasks.profile_record import StepProfile
     from tasks.record import Failure, PatchOutcome, StageTime, Status
     from tasks.server_info import ServerInfo
     from tasks.start_facts import StartFacts
@@ -53,6 +56,7 @@ class Seen(NamedTuple):
     """Probes whose warm-up did not settle, in words."""
     strangers: tuple[str, ...] = ()
     """Who else computed on the GPUs when the engine was gone."""
+    profiles: tuple[StepProfile, ...] = ()
 
 
 def fingerprint(trial: Trial, survey: Survey | None) -> str:
@@ -72,7 +76,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
     findings = tuple(
         finding.model_copy(update={"tolerated": sweep.tolerate.get(finding.name)})
         for finding in findings
-    )
+    ) + check_profiles(seen.profiles)
     port = _port(seen) or "<free port>"
     env = engine_env(sweep, host, trial.arm, trial.levels) | secrets.env
     argv = engine_argv(
@@ -104,9 +108,11 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         stages=seen.times,
         patches=seen.patches,
         measurements=tuple(probed.measurement for probed in seen.probed),
+        profiles=seen.profiles,
         started_at=seen.began.isoformat(timespec="seconds"),
         ended_at=seen.ended.isoformat(timespec="seconds"),
         versions=versions(seen.survey),
+        topology=site.topology,
         models=_models(site, seen),
         synthetic=synthetic_of(flags, env),
         notes=tuple(site.mask.text(note) for note in _notes(seen)),
@@ -177,7 +183,7 @@ def must_match(site: Site, seen: Seen) -> dict[str, str]:
         # "inserted now" and "there already" are one source: its hash is what matters.
         facts[f"patch:{outcome.name}"] = outcome.sha256_after or "none"
     facts["probes"] = hash_of(
-        {name: probe.model_dump(mode="json") for name, probe in site.sweep.probes.items()}
+        {n: probe.model_dump(mode="json") for n, probe in streams_of(site.sweep.probes).items()}
     )
     facts["time_scale"] = f"{site.host.time_scale:g}"
     return facts

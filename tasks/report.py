@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.blocks import blocks_section
 from tasks.comparison import setting_label
 from tasks.decision import MADE_UP, REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
+from tasks.report_factors import effects_section
+from tasks.report_inside import inside_section
 from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
     acceptance_table,
@@ -16,6 +19,7 @@ from tasks.report_tables import (
     standing_table,
     verdict_table,
 )
+from tasks.report_topology import topology_section
 from tasks.report_trials import (
     failures_section,
     findings_section,
@@ -23,18 +27,21 @@ from tasks.report_trials import (
     reproduce_section,
 )
 from tasks.report_what_if import what_if_section
+from tasks.screen_report import screen_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tasks.comparison import Comparison
     from tasks.record import TrialRecord
+    from tasks.screen import Screen
 
 
 FIGURES = {
     "speed": "Speed against users, and the ratio to the baseline with intervals and break-even",
     "acceptance": "Share of verify steps that accepted at least k drafts",
     "steps": "Change of a user's speed as acceptance times the speed of a step",
+    "inside": "Shares of the GPU time of a decode step",
 }
 """What is to be seen, by the beginning of the figure's file name."""
 
@@ -45,6 +52,7 @@ def render_report(
     *,
     question: str | None = None,
     figures: Sequence[str] = (),
+    screen: Screen | None = None,
 ) -> str:
     """The whole report as Markdown.
 
@@ -53,6 +61,7 @@ def render_report(
         records: the same records, for findings, failures and commands.
         question: the sweep's question in one sentence.
         figures: file names of the figures, beside the report.
+        screen: what is known of a factor's levels from before the trials.
     """
     ordered = sorted(records, key=lambda r: (r.order, r.trial, r.attempt))
     parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
@@ -70,15 +79,20 @@ def render_report(
         (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
         ("Where it breaks even", _crossovers(comparison)),
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
+        ("Inside a step", _under(_figures(figures, "inside"), inside_section(ordered))),
         ("What if", what_if_section(comparison.what_if)),
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
+        ("What the levels do", effects_section(comparison)),
+        ("Screen", screen_section(screen, comparison)),
         ("Copies", _copies(comparison)),
         ("Absolute figures", _standings(comparison)),
         ("Traffic and answers", outputs_section(ordered)),
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),
         ("Left out", left_out_section(comparison)),
+        ("Blocks that are not whole", blocks_section(comparison, ordered)),
+        ("How the GPUs hang together", topology_section(ordered)),
         ("How to reproduce", reproduce_section(ordered)),
         ("How the verdicts were reached", _method(comparison)),
     ]

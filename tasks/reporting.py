@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from configs.communication import communication_factors
 from configs.probe import rungs_of
 from configs.values import Value
 from infra.store import write_bytes, write_text, write_value
@@ -13,9 +14,11 @@ from tasks.compare import compare
 from tasks.comparison import Comparison
 from tasks.decision import decision_sentence
 from tasks.figures import draw_figures, draw_pictures
+from tasks.inside_figure import inside_figures, inside_pictures
 from tasks.looks import confidence_of_look
 from tasks.report import render_report
 from tasks.report_page import render_page
+from tasks.screen_kept import read_screen
 from tasks.what_if import what_if
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from infra.store import RunFolder
     from infra.tracking import Tracker
     from tasks.record import TrialRecord
+    from tasks.screen import Screen
 
 PAGE = "report.html"
 """The report for people, in the run's folder ``report``."""
@@ -53,6 +57,7 @@ def compare_sweep(sweep: Sweep, records: Sequence[TrialRecord]) -> Comparison:
         factors={name: list(levels) for name, levels in sweep.factors.items()},
         copies={name: arm.replicate_of for name, arm in sweep.arms.items() if arm.replicate_of},
         looks=looks,
+        communication=communication_factors(sweep),
     )
     return found.model_copy(update={"what_if": what_if(records, sweep.what_if)})
 
@@ -66,7 +71,7 @@ def write_report(
 ) -> Report:
     """Compares, draws, writes the report into the run folder, then into MLflow."""
     folder = run.path / "report"
-    comparison, markdown = write_files(folder, sweep, records)
+    comparison, markdown = write_files(folder, sweep, records, read_screen(run.path))
     mlflow_run = None
     if tracker is not None:
         try:
@@ -85,18 +90,21 @@ def write_report(
 
 
 def write_files(
-    folder: Path, sweep: Sweep, records: Sequence[TrialRecord]
+    folder: Path, sweep: Sweep, records: Sequence[TrialRecord], screen: Screen | None = None
 ) -> tuple[Comparison, str]:
     """Writes comparison, figures, Markdown and page into a folder; returns the first and third."""
     comparison = compare_sweep(sweep, records)
-    figures = draw_figures(comparison)
+    figures = draw_figures(comparison) | inside_figures(comparison, records)
     for name, data in figures.items():
         write_bytes(folder / name, data)
-    markdown = render_report(comparison, records, question=sweep.question, figures=tuple(figures))
+    markdown = render_report(
+        comparison, records, question=sweep.question, figures=tuple(figures), screen=screen
+    )
     write_value(folder / "comparison.json", comparison)
     write_text(folder / "report.md", markdown)
     sentence = decision_sentence(comparison)
-    page = render_page(markdown, title=sentence, pictures=draw_pictures(comparison))
+    pictures = draw_pictures(comparison) | inside_pictures(comparison, records)
+    page = render_page(markdown, title=sentence, pictures=pictures)
     write_text(folder / PAGE, page)
     return comparison, markdown
 

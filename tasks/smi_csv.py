@@ -100,7 +100,7 @@ def queried_fields(command: str) -> tuple[str, ...] | None:
 def read_gpus(text: str, columns: Sequence[str] = QUERY_GPU) -> tuple[GpuRow, ...]:
     """The rows of a ``--query-gpu`` answer; lines that are none are left out."""
     rows = []
-    for fields in _records(text, columns, first="index"):
+    for fields in records(text, columns, first="index"):
         index = fields.get("index", "")
         if index.isascii() and index.isdigit() and len(index) < 5:
             rows.append(_gpu(int(index), fields))
@@ -110,7 +110,7 @@ def read_gpus(text: str, columns: Sequence[str] = QUERY_GPU) -> tuple[GpuRow, ..
 def read_apps(text: str, columns: Sequence[str] = COMPUTE_APPS) -> tuple[GpuApp, ...]:
     """The rows of a ``--query-compute-apps`` answer; ``[N/A]`` and ``[Not Found]`` become None."""
     apps = []
-    for fields in _records(text, columns, first="pid"):
+    for fields in records(text, columns, first="pid"):
         pid = fields.get("pid", "")
         if pid.isascii() and pid.isdigit() and len(pid) < 12:
             apps.append(
@@ -118,7 +118,7 @@ def read_apps(text: str, columns: Sequence[str] = COMPUTE_APPS) -> tuple[GpuApp,
                     pid=int(pid),
                     gpu_uuid=_shown(fields.get("gpu_uuid") or fields.get("uuid")),
                     name=_shown(fields.get("process_name") or fields.get("name")),
-                    used_mib=_figure(fields.get("used_memory")),
+                    used_mib=figure(fields.get("used_memory")),
                 )
             )
     return tuple(apps)
@@ -131,20 +131,21 @@ def _gpu(index: int, fields: dict[str, str]) -> GpuRow:
         uuid=_shown(fields.get("uuid") or fields.get("gpu_uuid")),
         name=_shown(fields.get("name") or fields.get("gpu_name")),
         driver_version=_shown(fields.get("driver_version")),
-        used_mib=_figure(fields.get("memory.used")),
-        total_mib=_figure(fields.get("memory.total")),
-        utilization_pct=_figure(fields.get("utilization.gpu")),
-        power_w=_figure(fields.get("power.draw")),
-        sm_clock_mhz=_figure(fields.get("clocks.sm")),
-        sm_clock_max_mhz=_figure(fields.get("clocks.max.sm")),
-        temperature_c=_figure(fields.get("temperature.gpu")),
+        used_mib=figure(fields.get("memory.used")),
+        total_mib=figure(fields.get("memory.total")),
+        utilization_pct=figure(fields.get("utilization.gpu")),
+        power_w=figure(fields.get("power.draw")),
+        sm_clock_mhz=figure(fields.get("clocks.sm")),
+        sm_clock_max_mhz=figure(fields.get("clocks.max.sm")),
+        temperature_c=figure(fields.get("temperature.gpu")),
         clock_reasons=_mask(reasons),
         mig=fields.get("mig.mode.current", "").lower() == "enabled",
         memory_words=fields.get("memory.used", ""),
     )
 
 
-def _records(text: str, columns: Sequence[str], first: str) -> list[dict[str, str]]:
+def records(text: str, columns: Sequence[str], first: str) -> list[dict[str, str]]:
+    """The rows of an answer by field name; a header with the field ``first`` gives the names."""
     names = [_canonical(c) for c in columns]
     records = []
     for line in text.splitlines():
@@ -176,7 +177,8 @@ def _shown(cell: str | None) -> str | None:
     return cell
 
 
-def _figure(cell: str | None) -> float | None:
+def figure(cell: str | None) -> float | None:
+    """The number in a cell, whatever unit stands behind it; None where there is none."""
     shown = _shown(cell)
     found = _FIRST_NUMBER.match(shown) if shown else None
     return float(found[0]) if found else None

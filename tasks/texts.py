@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
-from configs.probe import RANDOM, rungs_of
+from configs.probe import RANDOM, Profile, Stream, profiles_of, rungs_of, streams_of
 from configs.problems import ConfigError, Problem
 from configs.read import SHIPPED
 from tasks.background import lengthened, passages
@@ -25,7 +25,6 @@ from tasks.venue import failed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from configs.probe import Stream
     from configs.sweep import Sweep
     from tasks.prompts import Prompt
     from tasks.venue import Site
@@ -40,13 +39,11 @@ def read_sets(sweep: Sweep) -> dict[str, tuple[Prompt, ...]]:
     Raises:
         ConfigError: A set that is not there, or what is wrong in it.
     """
-    probes = sweep.probes.items()
-    sets = {
-        probe.prompts: _read_set(probe.prompts, sweep, name)
-        for name, probe in probes
-        if probe.random is None
-    }
-    longer = next((name for name, probe in probes if any(probe.context_tokens)), None)
+    streams, profiles = streams_of(sweep.probes), profiles_of(sweep.probes)
+    named = {name: probe.prompts for name, probe in streams.items() if probe.random is None}
+    named |= {name: probe.prompts for name, probe in profiles.items()}
+    sets = {prompts: _read_set(prompts, sweep, name) for name, prompts in named.items()}
+    longer = next((name for name, probe in streams.items() if any(probe.context_tokens)), None)
     if longer is not None:
         sets[BACKGROUND] = _read_set(BACKGROUND, sweep, longer, kinds=False)
     return sets
@@ -63,10 +60,12 @@ def fetch_template(site: Site) -> ChatTemplate | None:
     Raises:
         StageFailedError: The model has none, or none that can be read.
     """
-    probes = site.sweep.probes.values()
-    if all(probe.template.kind == "none" or probe.random is not None for probe in probes):
+    sweep = site.sweep
+    texts = [probe for probe in streams_of(sweep.probes).values() if probe.random is None]
+    asking: list[Stream | Profile] = [*texts, *profiles_of(sweep.probes).values()]
+    if all(probe.template.kind == "none" for probe in asking):
         return None
-    folder = site.agent.from_cwd(site.sweep.engine.model)
+    folder = site.agent.from_cwd(sweep.engine.model)
     files: dict[str, str | None] = {}
     for name in ("tokenizer_config.json", "chat_template.jinja"):
         try:
@@ -87,28 +86,35 @@ def texts_of(
     Raises:
         StageFailedError: The template refuses a prompt.
     """
+    probes: dict[str, Stream | Profile] = {**rungs_of(sweep.probes), **profiles_of(sweep.probes)}
     return {
         name: {
             level: _texts(probe, sweep.seed, probe.requests(level), sets, template)
             for level in probe.concurrency
         }
-        for name, probe in rungs_of(sweep.probes).items()
+        for name, probe in probes.items()
     }
 
 
 def _texts(
-    probe: Stream,
+    probe: Stream | Profile,
     seed: int,
     count: int,
     sets: Mapping[str, Sequence[Prompt]],
     template: ChatTemplate | None,
 ) -> list[Text]:
-    if probe.random is not None:
-        return [
-            Text(f"random-{number}", RANDOM, "", ids)
-            for number, ids in enumerate(random_prompts(probe.random, count, seed), start=1)
-        ]
-    (length,) = probe.context_tokens or (0,)
+    match probe:
+        case Stream():
+            if probe.random is not None:
+                return [
+                    Text(f"random-{number}", RANDOM, "", ids)
+                    for number, ids in enumerate(random_prompts(probe.random, count, seed), start=1)
+                ]
+            (length,) = probe.context_tokens or (0,)
+        case Profile():
+            length = 0
+        case _:
+            assert_never(probe)
     front = passages(sets[BACKGROUND]) if length else ()
     chosen = choose(sets[probe.prompts], count, seed, probe.kinds or None)
     return [
@@ -121,7 +127,7 @@ def _texts(
     ]
 
 
-def _rendered(prompt: Prompt, probe: Stream, template: ChatTemplate | None) -> str:
+def _rendered(prompt: Prompt, probe: Stream | Profile, template: ChatTemplate | None) -> str:
     if probe.template.kind == "none" or prompt.text is not None or template is None:
         return prompt.plain_text()
     try:

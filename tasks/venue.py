@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from infra.masking import Mask
     from infra.store import TrialFolder
     from tasks import failures
+    from tasks.topology import Topology
 
 
 class StageFailedError(Exception):
@@ -47,6 +48,8 @@ class Site:
     """Takes secrets out of texts."""
     say: Callable[[str], None] = field(default=lambda _text: None)
     """Shows progress: one line, the latest counts."""
+    topology: Topology | None = None
+    """How the host's GPUs hang together, as the sweep found it at its arrival."""
 
     @property
     def folder(self) -> str:

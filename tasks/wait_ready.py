@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.rules import arm_flags
 from configs.speculation import Off
 from configs.values import Value
-from infra.errors import AgentRefusal
 from tasks.effective import effective_settings, setting_name
 from tasks.failures import failure_of
 from tasks.readiness import Answer, Facts, judge
@@ -17,12 +16,24 @@ from tasks.server_info import ServerInfo, read_server_info
 from tasks.venue import failed, failed_as
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from configs.names import FlagValue
     from tasks.follow import Follower
     from tasks.launch import Handle
     from tasks.venue import Site
 
 _PROMPT = "The capital of France is"
+_SHORT = {"text": _PROMPT, "sampling_params": {"temperature": 0, "max_new_tokens": 7}}
+_GENERATE = "/generate"
+_INFO_PATHS = ("/server_info", "/get_server_info")
+Question = tuple[str, str, str | None]
+"""Method, path and body of a short HTTP request to the engine."""
+_QUESTIONS: tuple[Question, ...] = (
+    ("GET", "/model_info", None),
+    ("POST", _GENERATE, json.dumps(_SHORT)),
+    ("GET", _INFO_PATHS[0], None),
+)
 _GENERATION_S = 120.0
 _CLASS = {"wrong_model": "wrong_model_served", "timeout": "ready_timeout", "dead": "engine_dead"}
 
@@ -33,6 +44,15 @@ class Ready(Value):
     started_s: float
     """Seconds from launch to the first real answer."""
     notes: tuple[str, ...]
+    server_info: str | None = None
+    """What /server_info said right after that; None where it gave no answer."""
+
+
+class _Asked(NamedTuple):
+    """What a server that said it was ready answered."""
+
+    answers: list[Answer]
+    server_info: str | None = None
 
 
 def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
@@ -47,7 +67,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
     patience, began = site.sweep.patience, time.monotonic()
     follower.last_growth = began  # the launch may have taken long, over a bad line
     answers: list[Answer] = []
-    asked, vain_since = 0.0, 0.0
+    asked, vain_since, asking = 0.0, 0.0, _Asked([])
     while True:
         followed = follower.poll()
         follower.raise_if_dead(followed.poll, "wait_ready")
@@ -58,9 +78,8 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
             asked = now
             # Our own questions make the log grow; from the first one on only tokens are progress.
             vain_since = vain_since or now
-            answers.append(_ask_model(site, handle, now - began))
-            if answers[-1].status == 200:
-                answers.append(_generate(site, follower, handle, began))
+            asking = _ask(site, follower, handle, began)
+            answers += asking.answers
         verdict = judge(
             Facts(
                 alive=True,
@@ -76,7 +95,9 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
         if verdict.ready or verdict.state == "garbage_output":
             # A model that babbles is measured and marked (findings), not given up here.
             notes = () if verdict.ready else (f"garbage_output: {verdict.reason}",)
-            return Ready(started_s=time.monotonic() - began, notes=notes)
+            return Ready(
+                started_s=time.monotonic() - began, notes=notes, server_info=asking.server_info
+            )
         if verdict.final:
             asked_in_vain = bool(answers) and answers[-1].path == "/generate"
             late = verdict.state == "timeout" and asked_in_vain
@@ -98,35 +119,29 @@ def _show(site: Site, follower: Follower) -> None:
     site.say(stage if percent is None else f"{stage} {percent} %")
 
 
-def _ask_model(site: Site, handle: Handle, at_s: float) -> Answer:
-    try:
-        answer = http(site, handle, "GET", "/model_info")
-    except AgentRefusal as refusal:
-        return Answer(at_s, "/model_info", None, str(refusal))
-    return Answer(at_s, "/model_info", answer["status"], answer["body"], answer["seconds"])
+def _ask(site: Site, follower: Follower, handle: Handle, began: float) -> _Asked:
+    """Which model it serves, one real generation, and what it says of itself: one round trip.
 
-
-def _generate(site: Site, follower: Follower, handle: Handle, began: float) -> Answer:
-    """One real generation; one that takes longer than a short request may is driven as a job."""
-    body = {"text": _PROMPT, "sampling_params": {"temperature": 0, "max_new_tokens": 7}}
-    try:
-        answer = http(site, handle, "POST", "/generate", json.dumps(body))
-    except AgentRefusal as refusal:
-        if refusal.error != "timeout":
-            return Answer(time.monotonic() - began, "/generate", None, str(refusal))
-        return _generate_slowly(site, follower, handle, began)
-    at = time.monotonic() - began
-    return Answer(at, "/generate", answer["status"], answer["body"], answer["seconds"])
+    A generation that takes longer than a short request may is driven as a job.
+    """
+    said = http_calls(site, handle, _QUESTIONS)
+    answers = []
+    for (_, path, _), one in zip(_QUESTIONS[:2], said, strict=False):
+        at = time.monotonic() - began
+        if one["error"] is None:
+            answers.append(Answer(at, path, one["status"], one["body"], one["seconds"]))
+        elif path == _GENERATE and one["error"] == "timeout":
+            answers.append(_generate_slowly(site, follower, handle, began))
+        else:
+            answers.append(Answer(at, path, None, one["message"]))
+    told = said[2] if len(said) > 2 else {}
+    return _Asked(answers, told.get("body") if told.get("status") == 200 else None)
 
 
 def _generate_slowly(site: Site, follower: Follower, handle: Handle, began: float) -> Answer:
     """The same through the probes' client, detached; the first generation may compile kernels."""
     name = "ready"
-    payload = {
-        "text": _PROMPT,
-        "sampling_params": {"temperature": 0, "max_new_tokens": 7},
-        "stream": True,
-    }
+    payload = {**_SHORT, "stream": True}
     request = drive_request(handle, [{"id": "ready", "kind": "ready", "payload": payload}], 1)
     start: dict[str, Any] | None = site.agent.prepare(
         site.folder, name, "drive", request, python=site.python
@@ -187,14 +202,35 @@ def http(
     )
 
 
-def verify(site: Site, follower: Follower, handle: Handle) -> tuple[ServerInfo, dict[str, str]]:
+def http_calls(site: Site, handle: Handle, requests: Sequence[Question]) -> list[dict[str, Any]]:
+    """Several of them (method, path, body) in order, up to the first without a 200.
+
+    Returns:
+        For each ``error`` (None, or the refusal's class with its ``message``), ``status``,
+        ``body``, ``seconds``.
+    """
+    if not requests:
+        return []
+    asked = [{"method": method, "path": path, "body": body} for method, path, body in requests]
+    answer = site.agent.call(
+        "http-calls",
+        port=handle.port,
+        requests=asked,
+        headers_path=handle.headers_path,
+        timeout_s=2.0,
+    )
+    return list(answer["answers"])
+
+
+def verify(site: Site, handle: Handle, ready: Ready) -> tuple[ServerInfo, dict[str, str]]:
     """Reads back what the server really uses; refuses a baseline that speculates and the reverse.
 
     Raises:
         StageFailedError: ``speculation_not_active``, ``wrong_model_served``.
     """
-    raw = ""
-    for path in ("/server_info", "/get_server_info"):
+    raw = ready.server_info or ""
+    info = read_server_info(raw)
+    for path in _INFO_PATHS if info.error is not None else ():
         answer = http(site, handle, "GET", path)
         raw = answer["body"]
         info = read_server_info(raw, status=answer["status"])
@@ -206,7 +242,6 @@ def verify(site: Site, follower: Follower, handle: Handle) -> tuple[ServerInfo, 
     if info.spec_active is not None and info.spec_active != wanted:
         told = "does not speculate although asked to" if wanted else "speculates unasked"
         raise failed("verify", "speculation_not_active", f"the server {told}")
-    follower.poll(timeout_s=0.0)
     return info, effective(raw, arm_flags(site.sweep, site.trial.arm, site.trial.levels), info)
 
 

@@ -75,7 +75,9 @@ def test_every_module_is_python_3_9_and_standard_library(path):
             assert node.module
             assert node.module.startswith("infra.agent") or "infra" not in node.module
             roots.add(node.module.partition(".")[0])
-    assert roots <= {"infra", *sys.stdlib_module_names}
+    # One module runs in the engine's environment only, and says so when torch is not there.
+    more = {"torch"} if path.stem == "collective_rank" else set()
+    assert roots <= {"infra", *sys.stdlib_module_names, *more}
 
 
 def test_every_command_of_the_table_exists():

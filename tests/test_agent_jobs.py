@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra.agent import commands
+from infra.agent import commands, topology
 from tests.agent_host import AgentHost, is_alive, until
 
 
@@ -101,7 +101,9 @@ SMI = """#!/bin/sh
 case "$*" in
 *clocks_event_reasons*) echo 'Field "clocks_event_reasons.active" is not a valid field to query.'; exit 2 ;;
 *compute-apps*) echo "GPU-1, 1, python, 500" ;;
-topo*) echo "GPU0 X" ;;
+"topo -m") echo "GPU0 X" ;;
+topo*) exec sleep 1000 ;;
+nvlink*) echo "no such thing" >&2; exit 3 ;;
 *) echo "0, GPU-1, NVIDIA H200, 570.1" ;;
 esac
 """
@@ -129,7 +131,8 @@ def test_facts_are_raw_and_complete(host, trial, tmp_path):
         facts = until(lambda: trial.wait(None, job="f")["job"]["result"])
     smi = facts["nvidia_smi"]
     assert "clocks_throttle_reasons.active" in smi["gpus"]["argv"][1]
-    assert (smi["gpus"]["exit"], smi["topology"]["stdout"]) == (0, "GPU0 X\n")
+    assert smi["gpus"]["exit"] == 0
+    assert facts["topology"] is None  # only a sweep's arrival asks for it
     rows = {row["pid"]: row for row in facts["processes"]}
     engine = trial.state["engine"]
     assert rows[engine["pid"]]["marker"] == trial.name
@@ -143,6 +146,30 @@ def test_facts_are_raw_and_complete(host, trial, tmp_path):
     assert facts["paths"][paths[1]]["disk_free_bytes"] > 0
     assert facts["ports_free"] == {str(port): False}
     assert facts["host"]["memory_total_bytes"] > facts["host"]["memory_available_bytes"] > 0
+
+
+def test_a_topology_is_whatever_can_be_asked(tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(SMI)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(topology, "_TIMEOUT_S", 0.5)
+    found = topology.ask()
+    assert found["matrix"]["stdout"] == "GPU0 X\n"
+    assert [found[name]["error"] for name in ("p2p_read", "p2p_write")] == ["timeout", "timeout"]
+    assert (found["nvlink"]["exit"], found["nvlink"]["stderr"]) == (3, "no such thing\n")
+    assert found["devices"] == [{"bus": "gpu-1", "node": None, "group": None}]
+    assert found["kernel"] is not None
+    json.dumps(found)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert topology.ask()["matrix"]["error"] == "not_found"
+
+
+def test_of_the_kernels_command_line_only_what_concerns_pcie_leaves_the_host(tmp_path):
+    line = tmp_path / "cmdline"
+    line.write_text("root=UUID=1 iommu=pt intel_iommu=on token=hush pci=realloc=off quiet\n")
+    assert topology._kernel(str(line)) == ["iommu=pt", "intel_iommu=on", "pci=realloc=off"]
+    assert topology._kernel(str(tmp_path / "none")) is None
 
 
 def test_a_program_that_hangs_is_left_behind_in_time():

@@ -15,6 +15,7 @@ import pytest
 
 from infra.agent import claim, folders, lease, processes
 from infra.agent.refusal import Refusal
+from infra.agent.wait import View, _urgent
 from tests.agent_host import BARE, AgentHost, Trial, until
 
 
@@ -305,3 +306,12 @@ def test_a_long_job_is_waited_for_and_the_next_poll_hears_of_its_end(trial):
     while answer["job"]["result"] is None:
         answer = trial.wait(None, job="reap", seen=answer["seen"], timeout_s=2.0)
     assert answer["job"]["result"]["ok"] is True
+
+
+def test_who_waits_for_a_job_alone_hears_of_its_end_and_not_of_the_engines():
+    before = View("1", engine=True, supervisor=True, job="p1", job_alive=True, result="-")
+    ended = before._replace(state="2", engine=False, job="p2")
+    assert _urgent(ended, before.token(), job_alone=False)
+    assert not _urgent(ended, before.token(), job_alone=True)
+    assert _urgent(ended._replace(result="3"), before.token(), job_alone=True)
+    assert _urgent(ended._replace(job_alive=False), before.token(), job_alone=True)

@@ -12,7 +12,7 @@ import pytest
 
 from infra.agent import ports
 from infra.agent.refusal import Refusal
-from infra.agent.web import http_call
+from infra.agent.web import http_call, http_calls
 from tests.agent_host import until
 
 if TYPE_CHECKING:
@@ -108,6 +108,18 @@ def test_any_status_is_an_answer_and_bodies_are_bounded(tmp_path):
         with pytest.raises(Refusal) as refused:
             get(port, "/hang", timeout_s=0.2)
         assert refused.value.error == "timeout"
+
+
+def test_several_requests_go_in_order_up_to_the_first_that_fails():
+    def asked(*paths: str) -> Any:
+        requests = [{"method": "GET", "path": path} for path in paths]
+        return http_calls({"port": port, "requests": requests, "timeout_s": 0.2})["answers"]
+
+    with serving() as port:
+        assert [one["status"] for one in asked("/a", "/starting", "/b")] == [200, 503]
+        whole, late = asked("/a", "/hang", "/b")
+        assert (whole["error"], late["error"]) == (None, "timeout")
+        assert late["message"].startswith("timeout: port")
 
 
 def test_nobody_there_and_no_http_are_told_apart():

@@ -11,7 +11,15 @@ import pytest
 from rich.console import Console
 
 from configs.find import stem
-from configs.read import SHIPPED, every_file, read_host, read_patch, read_sweep, to_yaml
+from configs.read import (
+    SHIPPED,
+    every_file,
+    read_host,
+    read_level_set,
+    read_patch,
+    read_sweep,
+    to_yaml,
+)
 from flows.question import pose
 from flows.show import plan_text
 from tasks.launch import engine_argv
@@ -38,7 +46,12 @@ def hosts_filled_in(tmp_path, monkeypatch):
 
 
 def test_no_file_is_left_out():
-    rooms: dict[str, Any] = {"hosts": read_host, "patches": read_patch, "sweeps": read_sweep}
+    rooms: dict[str, Any] = {
+        "factors": read_level_set,
+        "hosts": read_host,
+        "patches": read_patch,
+        "sweeps": read_sweep,
+    }
     found = {path for room in rooms for path in every_file(room)}
     assert found == {*SHIPPED.rglob("*.yaml"), *SHIPPED.rglob("*.yaml.example")}
     for room, read in rooms.items():

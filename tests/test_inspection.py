@@ -216,7 +216,7 @@ def test_a_trials_record_says_which_content_it_measured(ground: Ground) -> None:
         "drafter": content.digest(f"{home}/data/eagle3/k25-tuned"),
     }
     assert record.models == expected
-    assert record.must_match["target_content"] == expected["target"]
+    assert expected["target"] in record.must_match.values()
 
 
 def test_a_drafter_of_other_content_is_measured_anew(ground: Ground) -> None:

@@ -12,8 +12,9 @@ from urllib.parse import unquote
 import pytest
 
 from configs.host import AddressFile, Host, Ssh
+from configs.level_sets import LevelSet
 from configs.patch import Patch
-from configs.probe import Stream
+from configs.probe import Profile, Stream
 from configs.read import parse, parse_sweep
 from configs.sweep import Arm, Patience, Sglang, Sweep
 from tasks.check_table import GUARDS
@@ -35,7 +36,7 @@ FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
 KEYS = {
     "hosts": [k for m in (Host, Ssh, AddressFile) for k in m.model_fields],
-    "sweeps": [k for m in (Sweep, Sglang, Arm, Stream, Patience) for k in m.model_fields],
+    "sweeps": [k for m in (Sweep, Sglang, Arm, Stream, Profile, Patience) for k in m.model_fields],
 }
 SPOTS = [pytest.param(path, id=str(path.relative_to(ROOT))) for path in PAPERS]
 
@@ -51,7 +52,7 @@ def examples(kind: str) -> list[object]:
         pytest.param(found[3], id=f"{path.relative_to(ROOT)}-{number}")
         for path in PAPERS
         for number, found in enumerate(FENCE.finditer(path.read_text(encoding="utf-8")))
-        if found[2].split() == ["yaml", kind]
+        if found[2] == f"yaml {kind}"
     ]
 
 
@@ -93,6 +94,11 @@ def test_a_host_in_the_papers_is_accepted(text: str):
 @pytest.mark.parametrize("text", examples("patch"))
 def test_a_patch_in_the_papers_is_accepted(text: str):
     assert parse(Patch, text, "paper").methods
+
+
+@pytest.mark.parametrize("text", examples("level set"))
+def test_a_level_set_in_the_papers_is_accepted(text: str):
+    assert parse(LevelSet, text, "paper").levels
 
 
 def test_the_papers_hold_examples_of_hosts_and_sweeps():

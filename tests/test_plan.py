@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
@@ -12,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs.cells import cells
 from configs.names import NAME_PATTERN
 from configs.plan import (
     blocks_of,
-    combinations,
     duplicate_intents,
     hash_of,
     intent,
@@ -70,10 +71,10 @@ def test_every_setting_stands_once_in_every_block(tree):
         return
     plan = make_plan(asked)
     wanted = {
-        (block, arm, tuple(levels.items()))
+        (block, arm, tuple(zip(asked.factors, levels, strict=True)))
         for block in range(1, asked.blocks + 1)
         for arm in asked.arms
-        for levels in combinations(asked)
+        for levels in itertools.product(*asked.factors.values())
     }
     found = Counter((t.block, t.arm, tuple(t.levels.items())) for t in plan.trials)
     assert set(found) == wanted
@@ -150,9 +151,8 @@ def test_an_intent_does_not_depend_on_the_order_of_keys(turn):
     asked = parse_sweep(json.dumps(tree), "f")
     here = shared_by_all(asked, {"x": "1", "y": "2"})
     there = shared_by_all(other, {"y": "2", "x": "1"})
-    for arm in asked.arms:
-        for levels in combinations(asked):
-            assert intent(asked, arm, levels, here) == intent(other, arm, levels, there)
+    for arm, levels in cells(asked):
+        assert intent(asked, arm, levels, here) == intent(other, arm, levels, there)
 
 
 SAME = {

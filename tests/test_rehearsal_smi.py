@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from infra.agent import topology
 from infra.rehearsal import knobs, memory, tree
+from tasks.topology import read_topology
 
 QUERY = "--query-gpu=index,uuid,name,driver_version,memory.used,memory.total,utilization.gpu"
 APPS = "--query-compute-apps=gpu_uuid,pid,process_name,used_memory"
@@ -146,3 +148,21 @@ def test_pretend_weights_use_no_disk(host):
     assert len(files) == 4
     assert all(file.stat().st_size > 10**9 for file in files)
     assert all(file.stat().st_blocks * 512 < 100_000 for file in files)
+
+
+def test_how_the_cards_hang_together_is_read_as_that_of_a_real_host(host, monkeypatch):
+    monkeypatch.setenv("PATH", f"{host / 'bin'}:{os.environ['PATH']}")
+    raw = topology.ask()
+    assert {
+        raw[name]["exit"] for name in ("matrix", "p2p_read", "p2p_write", "nvlink", "links")
+    } == {0}
+    found = read_topology(raw)
+    assert found is not None
+    assert found.matrix[3] == "NODE NODE PIX X SYS SYS SYS SYS"
+    assert found.no_peer == ()
+    assert {(gpu.pcie_gen, gpu.pcie_width, gpu.power_limit_w) for gpu in found.gpus} == {
+        (5, 16, 600)
+    }
+    assert [gpu.numa_node for gpu in found.gpus] == [0] * 4 + [1] * 4
+    assert {gpu.nvlinks for gpu in found.gpus} == {None}
+    assert smi(host, "topo", "-p2p", "z").returncode == 2

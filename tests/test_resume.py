@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flows.runs import read_records
+from tasks.reporting import compare_sweep
 from tests import rehearsing, sweeping
 from tests.chaos.scene import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from configs.sweep import Sweep
+    from tasks.comparison import Comparison
     from tests.sweeping import Ground
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos]
@@ -61,6 +65,36 @@ def test_what_changed_on_the_host_is_measured_anew(
     assert not outcome.skipped
     assert after.attempt == before.attempt + 1
     assert after.fingerprint != before.fingerprint
+
+
+def test_two_states_of_a_drafter_are_never_thrown_together(ground: Ground) -> None:
+    asked = short("halves", arms="base+tuned+again")
+    ground.run(asked)
+    drafter = next((ground.folder / "home/data/eagle3/k25-tuned").glob("*.safetensors"))
+    with drafter.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(b"\xfe")
+    begun: list[str] = []
+
+    def stop_after_the_first(stage: str) -> None:
+        begun.append(stage)
+        if begun.count("claim") == 2:
+            raise KeyboardInterrupt  # and the third keeps its record of before
+
+    with pytest.raises(KeyboardInterrupt):
+        ground.run(asked, at=stop_after_the_first)
+    found = _compared(ground, asked)
+    assert not any(cell.contrast == "arm" for cell in found.cells)
+    (refusal,) = found.refusals
+    assert [d.fact for d in refusal.differences] == ["files of data/eagle3/k25-tuned"]
+    ground.run(asked)
+    assert not _compared(ground, asked).refusals
+
+
+def _compared(ground: Ground, asked: Sweep) -> Comparison:
+    """The comparison of what is there, as if this machine had been idle: suspect speeds count."""
+    measured = (r for r in read_records(ground.latest(asked.name)) if r.failure is None)
+    return compare_sweep(asked, [r.model_copy(update={"status": "ok"}) for r in measured])
 
 
 def test_fresh_forgets_on_purpose(ground: Ground) -> None:

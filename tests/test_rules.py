@@ -316,7 +316,7 @@ CAUTIONS = {
         [
             (
                 "factors.nccl.ll.env.CUDA_DEVICE_MAX_CONNECTIONS: has no effect: SGLang sets it to 8 "
-                "always"
+                "always (0.5.9 to 0.5.23)"
             )
         ],
     ),

@@ -135,6 +135,15 @@ def test_a_server_that_is_away_is_not_asked_again_for_every_trial():
     assert client.calls["get_experiment_by_name"] == 1
 
 
+def test_a_server_that_came_back_is_asked_at_the_end_of_the_night():
+    client = ScriptedMlflow({"get_experiment_by_name": ["Max retries exceeded with url"]})
+    night = tracker(client)
+    with pytest.raises(TrackingDown):
+        night.publish(entry())
+    night.ask_again()
+    assert night.publish(entry()) in client.runs
+
+
 def test_nothing_is_known_of_mlflow_unless_it_is_named_or_was_started(tmp_path, monkeypatch):
     monkeypatch.setenv("EAGLE3_HOME", str(tmp_path))
     assert tracking_uri() is None

@@ -61,6 +61,22 @@ def test_a_trial_leaves_a_whole_record(two: Two) -> None:
     assert (outcome.action, len(outcome.methods)) == ("insert", 3)
 
 
+def test_the_topology_is_asked_for_once_and_stands_in_every_record(two: Two) -> None:
+    """The survey of each trial is on the way to every number; this is not part of it."""
+    for record in two.outcome.records:
+        assert record.topology is not None
+        assert record.topology.path(0, 1) == "PIX"
+        assert record.topology.path(0, 7) == "SYS"
+    assert json.loads((two.tuned.folder / "facts.json").read_text())["topology"] is None
+    (arrival,) = (two.outcome.run.path / "arrival").glob("*.json")
+    assert arrival.stem == two.tuned.record.host
+    assert json.loads(arrival.read_text())["topology"]["matrix"]["stdout"].startswith(
+        "\tGPU0\tGPU1\t"
+    )
+    report = (two.outcome.run.path / "report" / "report.md").read_text()
+    assert "## How the GPUs hang together" in report
+
+
 def test_the_host_is_left_as_it_was(ground: Ground, two: Two) -> None:
     assert ground.source.read_bytes() == two.before
     assert ground.empty()

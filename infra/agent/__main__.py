@@ -43,8 +43,15 @@ COMMANDS = {
     ),
     "start": Command("jobs", "start", _keys("dir name job"), _keys("python request")),
     "run-job": Command("work", "run_job", _keys("dir name job")),
+    "rank": Command(
+        "collective_rank", "rank", _keys("rank world dtype elements store answers timeout_s")
+    ),
     "http": Command(
         "web", "http_call", _keys("port method path"), _keys("body timeout_s headers_path")
+    ),
+    "given": Command("given", "given", _keys("dir names")),
+    "http-calls": Command(
+        "web", "http_calls", _keys("port requests"), _keys("timeout_s headers_path")
     ),
     "port": Command("ports", "ports", takes=_keys("ports pick")),
     "put-back": Command("put_back", "answer", _keys("ledger")),

@@ -19,6 +19,8 @@ from infra.agent.streams import Fault
 from infra.agent.users import Users
 
 PROGRESS_S = 0.25
+ENOUGH = "enough"
+"""A file of this name in the job's folder ends the load: who wanted it has what it needs."""
 
 
 class Driver:
@@ -125,6 +127,8 @@ class Driver:
             return Fault("lease_expired", "nobody renewed the trial's lease")
         if self.engine is not None and not processes.alive(self.engine):
             return Fault("engine_gone", f"engine {self.engine['pid']} is gone")
+        if os.path.exists(os.path.join(self.where, ENOUGH)):
+            return Fault("enough", "asked to end")
         return None
 
     def _count(self, sample: Sample, done: float, fault: Optional[Fault]) -> None:

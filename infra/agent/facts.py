@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any, Optional
 
-from infra.agent import commands, content, folders, ports, processes, release
+from infra.agent import commands, content, folders, ports, processes, release, topology
 from infra.agent.jobs import Job
 from infra.agent.processes import Process
 from infra.agent.refusal import Refusal
@@ -52,16 +52,16 @@ def hello(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def facts(job: Job) -> dict[str, Any]:
-    """Asks the host everything that a trial's numbers may depend on."""
+    """Asks the host everything that a trial's numbers may depend on.
+
+    The topology is asked for at a sweep's arrival alone: it takes six more programs.
+    """
     asked = job.request
     cards = _cards()
     apps = release.smi("compute-apps", release.APP_ROWS, _SMI_TIMEOUT_S)
     return {
-        "nvidia_smi": {
-            "gpus": cards,
-            "apps": apps,
-            "topology": commands.run(["nvidia-smi", "topo", "-m"], _SMI_TIMEOUT_S),
-        },
+        "nvidia_smi": {"gpus": cards, "apps": apps},
+        "topology": topology.ask() if asked.get("topology") else None,
         "processes": _rows(release.app_pids(apps["stdout"])),
         "engine_python": _engine_python(asked.get("python")),
         "host": {**_machine(), **_user(), "boot_id": processes.boot_id()},

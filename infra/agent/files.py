@@ -208,6 +208,16 @@ def _head(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _list(asked: dict[str, Any]) -> dict[str, Any]:
+    """The plain files of a folder, with their sizes; none where there is no such folder."""
+    path = asked["path"]
+    try:
+        entries = [entry for entry in os.scandir(path) if entry.is_file(follow_symlinks=False)]
+    except FileNotFoundError:
+        entries = []
+    return {"path": path, "files": {entry.name: entry.stat().st_size for entry in entries}}
+
+
 def _folder(asked: dict[str, Any]) -> dict[str, Any]:
     """The files directly in a model folder, with their sizes, and what tells it from others."""
     path = asked["path"]
@@ -226,6 +236,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "clear_pycache": _clear_pycache,
     "locate": _locate,
     "head": _head,
+    "list": _list,
     "folder": _folder,
 }
 """What ``file`` can do."""

@@ -42,7 +42,8 @@ def wait(asked: dict[str, Any]) -> dict[str, Any]:
 
     The end of the engine, a new state and a job's result are answered at once. Log and progress
     are too, but not before ``quiet_s``: a caller that only watches a probe run need not start a
-    process on the measured host for every line of its log.
+    process on the measured host for every line of its log. A caller that wants a job and no log
+    hears of that job's end alone.
     """
     folder = folders.existing_folder(asked["dir"])
     _renew(folder, asked)
@@ -58,12 +59,13 @@ def wait(asked: dict[str, Any]) -> dict[str, Any]:
     until = started + min(float(asked.get("timeout_s", 1.5)), LONGEST_S)
     quiet = started + float(asked.get("quiet_s") or 0)
     log = os.path.join(folder, "server.log")
+    job_alone = offset == NO_LOG and name is not None
     while True:
         view, size, now = _view(folder, name), _size(log), time.monotonic()
-        if _urgent(view, seen) or now >= until:
+        if _urgent(view, seen, job_alone=job_alone) or now >= until:
             break
         grown = size != offset and offset < NO_LOG
-        if now >= quiet and (grown or view.token() != seen):
+        if not job_alone and now >= quiet and (grown or view.token() != seen):
             time.sleep(min(_COALESCE_S, max(0.0, until - now)))
             view, size = _view(folder, name), _size(log)
             break
@@ -98,8 +100,11 @@ def _begun(seen: Optional[str], view: View) -> str:
     return "/".join([*rest, view.job, "True", "-"])
 
 
-def _urgent(view: View, seen: Optional[str]) -> bool:
-    """Whether something changed that nobody should wait for."""
+def _urgent(view: View, seen: Optional[str], *, job_alone: bool) -> bool:
+    """Whether something changed that nobody should wait for.
+
+    Whoever waits for a job that ends an engine would else pay a round trip for each of its steps.
+    """
     if seen is None:
         return True
     before = seen.split("/")
@@ -107,7 +112,8 @@ def _urgent(view: View, seen: Optional[str]) -> bool:
         return True
     now = [str(part) for part in view]
     progress = View._fields.index("job")
-    return any(part != before[i] for i, part in enumerate(now) if i != progress)
+    first = progress if job_alone else 0
+    return any(now[i] != before[i] for i in range(first, len(now)) if i != progress)
 
 
 def _view(folder: str, name: Optional[str]) -> View:

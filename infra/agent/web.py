@@ -20,8 +20,13 @@ def http_call(asked: dict[str, Any]) -> dict[str, Any]:
         Refusal: ``unreachable`` (nobody listens, or the connection broke), ``timeout``,
             ``not_http``, ``no_headers``.
     """
+    return ask(asked, min(float(asked.get("timeout_s", LONGEST_S)), LONGEST_S))
+
+
+def ask(asked: dict[str, Any], within_s: float) -> dict[str, Any]:
+    """The same for a piece of work on the host, which may wait longer than a command."""
     started = time.monotonic()
-    until = started + min(float(asked.get("timeout_s", LONGEST_S)), LONGEST_S)
+    until = started + within_s
     port = int(asked["port"])
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_left(until))
     body = asked.get("body")
@@ -50,6 +55,23 @@ def http_call(asked: dict[str, Any]) -> dict[str, Any]:
         "body": data.decode("utf-8", "replace"),
         "seconds": time.monotonic() - started,
     }
+
+
+def http_calls(asked: dict[str, Any]) -> dict[str, Any]:
+    """Several requests in order, up to the first that is not answered with 200.
+
+    A round trip over SSH for each would cost more than the requests themselves.
+    """
+    shared = {key: value for key, value in asked.items() if key != "requests"}
+    answers: list[dict[str, Any]] = []
+    for one in asked["requests"]:
+        try:
+            answers.append({"error": None, **http_call({**shared, **one})})
+        except Refusal as refusal:
+            answers.append({"error": refusal.error, "message": str(refusal)})
+        if answers[-1].get("status") != 200:
+            break
+    return {"answers": answers}
 
 
 def _headers(asked: dict[str, Any]) -> dict[str, str]:

@@ -16,6 +16,14 @@ def _work(kind: str, job: Job) -> dict[str, Any]:
         return facts.facts(job)
     if kind == "reap":
         return reap.reap(job)
+    if kind == "collectives":
+        from infra.agent import collectives
+
+        return collectives.collectives(job)
+    if kind == "profile":
+        from infra.agent import recording
+
+        return recording.record(job)
     # A zipped program is compiled anew each time: whoever reaps is in a hurry and needs no client.
     from infra.agent import drive
 

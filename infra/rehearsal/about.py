@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from infra.rehearsal import truth
+from infra.rehearsal import kernels, truth
 from infra.rehearsal.flags import CONTEXT_LEN, VERSION
 from infra.rehearsal.startup import TOKEN_BYTES
 from infra.rehearsal.streams import CallSink
@@ -200,6 +200,11 @@ class About:
                 "step_s": {str(n): decoding.step_s(n) for n in users},
                 "expected": {
                     str(n): truth.expected(loaded.arm, n, tokens, loaded.noise).as_dict()
+                    for n in users
+                },
+                "shares": {
+                    str(n): kernels.shares(loaded.arm, n)
+                    | {"drafter": kernels.drafter_share(loaded.arm, n)}
                     for n in users
                 },
                 "lag": {

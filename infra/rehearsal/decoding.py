@@ -140,7 +140,8 @@ class Decoding:
         self.on_prefill: Callable[[Request], None] = lambda _request: None
         self.on_first: Callable[[Request], None] = lambda _request: None
         self._serial = itertools.count(1)
-        self._moment = 0.0
+        self.moment = 0.0
+        """The true end of the step that is being given out, or of the next one."""
         self._timer: asyncio.TimerHandle | None = None
         # Reached-at-least-k thresholds: a draw u accepts as many drafts as thresholds above it.
         self._thresholds = arm.accept_at
@@ -209,13 +210,13 @@ class Decoding:
 
     def _sleep_to_prefill(self) -> None:
         if self.prefilling:
-            self._moment = min(request.due for request in self.prefilling)
+            self.moment = min(request.due for request in self.prefilling)
             self._set_timer()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._moment, self._tick)
+        self._timer = self._loop.call_at(self.moment, self._tick)
 
     def _tick(self) -> None:
         """The moment of a step: give out its tokens, take in what is prefilled, go on."""
@@ -223,18 +224,18 @@ class Decoding:
         if self.frozen:
             return
         now = self._loop.time()
-        while self._moment <= now:
+        while self.moment <= now:
             if self.running:
-                self.lag.note(now - self._moment)
+                self.lag.note(now - self.moment)
                 self._step()
-            self._first_tokens(self._moment)
-            self._admit(self._moment)
+            self._first_tokens(self.moment)
+            self._admit(self.moment)
             if self.frozen:
                 return
             if not self.running:
                 self._sleep_to_prefill()
                 return
-            self._moment += self.step_s(len(self.running)) / self._scale
+            self.moment += self.step_s(len(self.running)) / self._scale
             now = self._loop.time()
         self._set_timer()
 
@@ -249,7 +250,7 @@ class Decoding:
             request.done += drafts + 1
             request.finished = request.done >= request.limit
             if request.finished:
-                self._freed.append(self._moment)
+                self._freed.append(self.moment)
             else:
                 still.append(request)
         self.running = still

@@ -18,6 +18,7 @@ from infra.rehearsal.ranks import Children, RankZeroDied, kill_tree
 from infra.rehearsal.serving import Loaded
 
 MARKER = "EAGLE3_SWEEP_TRIAL"
+_OVERWRITTEN = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ def main(folder: Path, arguments: list[str]) -> int:
         arguments: the command line, without the program.
     """
     began = time.monotonic()
+    _overwrite_environment()
     args, warnings = flags.settle(flags.parser().parse_args(arguments))
     asked = _Asked(
         folder=folder,
@@ -60,10 +62,6 @@ def main(folder: Path, arguments: list[str]) -> int:
         while early.what == "hang":
             signal.pause()
         return _launcher_traceback(folder, failures.PLANTED["arguments"])
-    # 0.5.9 writes these itself (srt/entrypoints/engine.py, _set_envs_and_config).
-    os.environ.setdefault("NCCL_CUMEM_ENABLE", "0")
-    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "8"
     shown = ", ".join(f"{name}={value!r}" for name, value in args.items())
     asked.console.say(f"server_args=ServerArgs({shown})")
     plan = Plan(
@@ -76,6 +74,20 @@ def main(folder: Path, arguments: list[str]) -> int:
         began=began,
     )
     return _launch(asked, replace(plan, fault=_first_fault(asked, plan)), config)
+
+
+def _overwrite_environment() -> None:
+    """What 0.5.9 writes itself (srt/entrypoints/engine.py, _set_envs_and_config).
+
+    The real ranks are started anew and so have the changed environment; these are forked and would
+    show the old one. So where a value was asked for and is overwritten, this process begins again.
+    """
+    os.environ.setdefault("NCCL_CUMEM_ENABLE", "0")
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    asked = os.environ.get(_OVERWRITTEN)
+    os.environ[_OVERWRITTEN] = "8"
+    if asked not in (None, "8"):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)
 
 
 def _launcher_traceback(folder: Path, text: str) -> int:

@@ -14,6 +14,7 @@ from infra.rehearsal import faults
 from infra.rehearsal.about import About
 from infra.rehearsal.accidents import Accidents
 from infra.rehearsal.console import Console
+from infra.rehearsal.profiler import Profiler
 from infra.rehearsal.ranks import Children, kill_tree
 from infra.rehearsal.serving import Loaded, Server
 from infra.rehearsal.wire import Connection
@@ -60,6 +61,7 @@ class Life:
         ranks = Console(args["log_level"], " TP0" if args["tp_size"] > 1 else "")
         server = Server(loop, self._loaded, self._console, ranks)
         server.add_routes(About(server, self._console, ranks).routes())
+        server.add_routes(Profiler(server, ranks).routes())
         self._watch(loop, server)
         say(f"INFO:     Started server process [{os.getpid()}]")
         say("INFO:     Waiting for application startup.")

@@ -59,10 +59,12 @@ class Server:
     ) -> None:
         args = loaded.args
         self.loop, self.loaded, self._args = loop, loaded, args
+        self._scale = loaded.time_scale
         self._console, self._ranks = console, ranks
         prepare()
         self.status = "starting"
         self.accidents: Accidents | None = None
+        self.on_step: Callable[[int, float, float], None] = lambda *_step: None
         self.max_running = args["max_running_requests"] or 2048
         graphs = [] if args["disable_cuda_graph"] else loaded.facts["captured"]
         self.decoding = Decoding(
@@ -125,6 +127,7 @@ class Server:
             queued = len(self.decoding.queue)
             line = self.stats.decode_line(batch, queued, self.held_tokens(), graph=graph)
             self._ranks.say(line)
+        self.on_step(batch, self.decoding.moment, self.decoding.step_s(batch) / self._scale)
         if self.accidents is not None:
             self.accidents.stepped()
 

@@ -1,7 +1,7 @@
 """A pretend nvidia-smi for eight cards, answering from the host folder's memory files.
 
 Formats follow nvidia-smi 580 (checked against its printed output): CSV with or without header
-and units, ``topo -m``, ``-L`` and the plain table.
+and units, ``topo``, ``nvlink``, ``-L`` and the plain table.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from infra.rehearsal import knobs, memory
+from infra.rehearsal import knobs, memory, smi_topology
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +27,7 @@ _UNITS = {
     "utilization.memory": "%",
     "power.draw": "W",
     "power.limit": "W",
+    "power.default_limit": "W",
     "clocks.sm": "MHz",
     "clocks.current.sm": "MHz",
     "clocks.max.sm": "MHz",
@@ -88,7 +89,10 @@ def _card(gpu: int, found: list[memory.Holder], *, hot: bool = False) -> dict[st
         "utilization.gpu": "97" if busy else "0",
         "utilization.memory": "41" if busy else "0",
         "power.limit": "600.00",
+        "power.default_limit": "600.00",
         "clocks.max.sm": "3090",
+        "clocks.applications.graphics": "[N/A]",
+        "clocks.default_applications.graphics": "[N/A]",
         "clocks.mem": "12481",
         "clocks.max.memory": "12481",
         "compute_mode": "Default",
@@ -147,31 +151,6 @@ def _csv(rows: list[dict[str, str]], asked: str, options: str) -> int:
     return 0
 
 
-def _topology() -> int:
-    """Eight cards on two sockets, two switches of two cards each, no NVLink."""
-    names = "\t".join(f"GPU{gpu}" for gpu in range(memory.GPUS))
-    print(f"\t{names}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID")
-    for gpu in range(memory.GPUS):
-        row = []
-        for other in range(memory.GPUS):
-            if gpu == other:
-                row.append(" X ")
-            elif gpu // 4 != other // 4:
-                row.append("SYS")
-            else:
-                row.append("PIX" if gpu // 2 == other // 2 else "NODE")
-        cpus = "0-63,128-191" if gpu < 4 else "64-127,192-255"
-        print(f"GPU{gpu}\t" + "\t".join(row) + f"\t{cpus}\t{gpu // 4}\t\tN/A")
-    print(
-        "\nLegend:\n\n  X    = Self\n"
-        "  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes\n"
-        "  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host "
-        "Bridges within a NUMA node\n"
-        "  PIX  = Connection traversing at most a single PCIe bridge"
-    )
-    return 0
-
-
 def _table(cards: list[list[memory.Holder]], hot_gpu: int | None) -> int:
     line = "+-----------------------------------------+------------------------+------------------+"
     print(time.strftime("%a %b %e %H:%M:%S %Y"))
@@ -214,8 +193,9 @@ def main(folder: Path, arguments: list[str]) -> int:
         if argument.startswith("--query-compute-apps="):
             rows = [app for gpu, found in enumerate(cards) for app in _apps(gpu, found)]
             return _csv(rows, argument.removeprefix("--query-"), options)
-    if arguments[:1] == ["topo"]:
-        return _topology()
+    said = smi_topology.answer(arguments)
+    if said is not None:
+        return said
     if arguments[:1] in (["-L"], ["--list-gpus"]):
         for gpu in range(memory.GPUS):
             print(f"GPU {gpu}: {NAME} (UUID: {uuid(gpu)})")

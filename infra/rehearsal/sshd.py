@@ -126,6 +126,7 @@ class Sessions:
         draining = asyncio.gather(
             _drain(child.stdout, process.stdout), _drain(child.stderr, process.stderr)
         )
+        draining.add_done_callback(_known)
         gone = asyncio.create_task(process.channel.wait_closed())
         ending = asyncio.create_task(_outcome(child, draining))
         await asyncio.wait({gone, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -141,6 +142,12 @@ class Sessions:
         await child.wait()
         draining.cancel()
         ending.cancel()
+
+
+def _known(over: asyncio.Future[Any]) -> None:
+    """Takes note of how the streams ended: at the server's end nobody else asks, and asyncio warns."""
+    if not over.cancelled():
+        over.exception()
 
 
 async def _outcome(child: asyncio.subprocess.Process, draining: Any) -> int:

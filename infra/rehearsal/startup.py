@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from infra.rehearsal import models
+from infra.rehearsal import models, nccl_words
 from infra.rehearsal.failures import Failure
 from infra.rehearsal.flags import CONTEXT_LEN
 
@@ -57,6 +57,7 @@ def _distributed_init(rank: Rank) -> None:
                 "disable_custom_all_reduce=True explicitly.",
                 "warning",
             )
+        nccl_words.say_start(rank)
     took_s = rank.until("distributed_init")
     rank.say(f"Init torch distributed ends. elapsed={took_s:.2f} s, mem usage={_CONTEXT_GIB} GB")
 
@@ -130,6 +131,12 @@ def _graph_capture(rank: Rank) -> None:
     rank.accident("graph_capture")
     if not graphs:
         return
+    if rank.args["tp_size"] > 1:
+        config = rank.config.get("text_config", rank.config)
+        nccl_words.say_choices(rank, config.get("hidden_size", 7168))
+        if nccl_words.refuses(os.environ):
+            nccl_words.say_refusal(rank)
+            raise Failure("graph_capture", nccl_words.REFUSED)
     rank.graph_gib = 1.1 + 0.004 * len(rank.captured()) * (3 if eagle3 else 1)
     rank.take("graph_capture", rank.graph_gib)
     rank.capture_bar()

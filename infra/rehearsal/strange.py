@@ -68,7 +68,10 @@ def apply(folder: str) -> None:
 
 
 def _pretend_boot(path: Path, boot_id: str) -> None:
-    path.write_text(boot_id + "\n")
+    # Whole or not at all: every process of the host does this as it starts, and others read.
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(boot_id + "\n")
+    beside.replace(path)
     real = builtins.open
 
     def pretended(file: Any, *arguments: Any, **named: Any) -> Any:

@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import tempfile
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,7 @@ _EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence" / "chaos.md"
 _LAST = Path(__file__).parents[2] / "build" / "chaos.json"
 _HEAD = """# Faults, and what held
 
-`make chaos` on {machine}, {day}: real processes, real SSH, real signals against the rehearsal host. {summary} Seconds are those of the whole row: host, sweep, fault, and the proof of what must hold. What is printed under *what held* was measured in this run.
+`make chaos` on {machine}: real processes, real SSH, real signals against the rehearsal host. {summary} Seconds are those of the whole row: host, sweep, fault, and the proof of what must hold. What is printed under *what held* was measured in this run.
 
 """
 
@@ -37,13 +38,16 @@ class Line(NamedTuple):
     outcome: str
     held: str
     seconds: float
+    run: str
+    """When the run began that played it, UTC."""
 
 
 class Table:
     """A pytest plugin that collects the rows as they end."""
 
-    def __init__(self) -> None:
-        self.lines: list[Line] = []
+    def __init__(self, known: dict[str, Line]) -> None:
+        self.known = known
+        self._began = datetime.now(UTC).isoformat(" ", "minutes").removesuffix("+00:00")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Takes one row; a skip comes as it is set up or called, a result as it is called."""
@@ -54,26 +58,29 @@ class Table:
         if report.skipped:
             held = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else "skipped"
         elif report.failed:
-            held = str(report.longreprtext).strip().splitlines()[-1][:200]
-        line = Line(fault, moment, report.outcome, str(held), report.duration)
-        self.lines.append(line)
+            said = str(report.longreprtext).strip().splitlines()
+            shown = (line[1:].strip() for line in said if line.startswith("E "))
+            held = next(shown, said[-1])[:300]
+        line = Line(fault, moment, report.outcome, str(held), report.duration, self._began)
+        self.known[f"{fault}: {moment}"] = line
+        _keep(self.known)  # after each row: a run that is cut off leaves what it saw
         print(f"\n{line.outcome:8} {line.seconds:6.1f} s  {fault}: {moment}: {held}", flush=True)
 
 
 def table(words: list[str]) -> int:
     """Plays the table; the whole of it becomes the evidence."""
-    seen = Table()
+    # A part that is played again takes the place of its earlier rows.
+    seen = Table(_recall() if words else {})
     where = str(Path(__file__).parent / "test_chaos.py")
     code = pytest.main(["-q", "-p", "no:xdist", "-m", "slow", where, *words], plugins=[seen])
-    # A part that is played again takes the place of its earlier rows.
-    known = _recall() if words else {}
-    known |= {f"{one.fault}: {one.moment}": one for one in seen.lines}
+    print(markdown(list(seen.known.values())))
+    return int(code)
+
+
+def _keep(known: dict[str, Line]) -> None:
     _LAST.parent.mkdir(exist_ok=True)
     _LAST.write_text(json.dumps(list(known.values())), encoding="utf-8")
-    text = markdown(list(known.values()))
-    print(text)
-    _EVIDENCE.write_text(text, encoding="utf-8")
-    return int(code)
+    _EVIDENCE.write_text(markdown(list(known.values())), encoding="utf-8")
 
 
 def _recall() -> dict[str, Line]:
@@ -86,13 +93,10 @@ def _recall() -> dict[str, Line]:
 
 def markdown(lines: list[Line]) -> str:
     """The evidence as a page."""
-    counts = {name: sum(one.outcome == name for one in lines) for name in ("passed", "failed")}
-    summary = f"{counts['passed']} of {len(lines)} rows held"
-    summary += f", {counts['failed']} did not." if counts["failed"] else "."
     machine = (
         f"Linux {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     )
-    out = [_HEAD.format(machine=machine, day=datetime.now(UTC).date().isoformat(), summary=summary)]
+    out = [_HEAD.format(machine=machine, summary=_summary(lines))]
     for key, (fault, must) in FAULTS.items():
         rows = [one for one in lines if one.fault == key]
         if not rows:
@@ -105,6 +109,26 @@ def markdown(lines: list[Line]) -> str:
             out.append(f"| {one.moment} | {mark} | {said} | {one.seconds:.1f} |\n")
         out.append("\n")
     return "".join(out).rstrip() + "\n"
+
+
+def _summary(lines: list[Line]) -> str:
+    """How many rows held, what was not played, and whether it was one run."""
+    from tests.chaos.rows import ROWS  # earlier, pytest could not show what an assertion saw
+
+    counts = Counter(one.outcome for one in lines)
+    held = f"{counts['passed']} of {len(lines)} rows held"
+    said = [f"{held}, {counts['failed']} did not." if counts["failed"] else f"{held}."]
+    runs = Counter(one.run for one in lines)
+    if len(runs) == 1:
+        said.append(f"One run, begun {lines[0].run} UTC.")
+    else:
+        parts = ", ".join(f"{count} in that of {run} UTC" for run, count in sorted(runs.items()))
+        said.append(f"Rows come from {len(runs)} runs: {parts}.")
+    played = {f"{one.fault}: {one.moment}" for one in lines}
+    missing = [one.id for one in ROWS if one.id not in played]
+    if missing:
+        said.append(f"**Not played: {'; '.join(missing)}.**")
+    return " ".join(said)
 
 
 def main() -> int:

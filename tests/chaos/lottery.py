@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 _SCALE = 8.0
 _LEASE_S = 12.0
-_PER_SWEEP = 8
+_PER_SWEEP = 10
 """Faults in one sweep: with more, nothing would ever come to its end."""
-_PAUSE_S = (0.2, 4.0)
+_PAUSE_S = (0.1, 3.0)
 _TRIES = 6
 _RUN_S = 400.0
 
@@ -92,7 +92,7 @@ class Lottery:
 
     def _silence(self) -> None:
         self.relay.freeze()
-        self._after(0.5, 9.0, self.relay.thaw)
+        self._after(0.5, 6.0, self.relay.thaw)
 
     def _restart(self) -> None:
         self._door.close()
@@ -171,12 +171,14 @@ class Lottery:
 
     def night(self, name: str, most: int) -> int:
         """One sweep with so many faults at most, then to its end without any; how many were."""
-        arms: dict[str, Any] = {"arms": "base+tuned", "patches": "kimi_k25_eagle3", "blocks": 2}
-        asked = short(name, silence_s=4, gpu_free_s=5, **arms)
+        blocks = self.draw.choice((1, 1, 2))
+        arms: dict[str, Any] = {"arms": "base+tuned", "patches": "kimi_k25_eagle3"}
+        asked = short(name, silence_s=4, gpu_free_s=5, blocks=blocks, **arms)
         drawn, pause = 0, threading.Event()
         for _ in range(_TRIES):
             undisturbed = drawn >= most
             with self.start(asked) as self.command:
+                self._under_way()
                 while self.command.process.poll() is None and drawn < most:
                     pause.wait(self.draw.uniform(*_PAUSE_S))
                     if self.command.process.poll() is None:
@@ -191,6 +193,12 @@ class Lottery:
                 break
         self.heal()
         return drawn
+
+    def _under_way(self) -> None:
+        """Waits until a sweep has its run folder: faults that find nothing to hit are none."""
+        command = self.command
+        assert command is not None
+        until(lambda: "run night" in command.text or command.process.poll() is not None, 60)
 
     def broken(self, name: str) -> list[str]:
         """What should be true at the end of a sweep and is not."""

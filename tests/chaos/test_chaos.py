@@ -21,7 +21,7 @@ def test_every_fault_has_a_row() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "row",
     [

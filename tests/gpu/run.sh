@@ -4,6 +4,9 @@
 #   bash tests/gpu/run.sh sweep     base, good and weak drafter, two blocks; run again, it goes on
 #   bash tests/gpu/run.sh drafters  what SGLang does with each broken drafter, beside the prediction
 #   bash tests/gpu/run.sh short     base and good drafter, one block: does it all work there?
+#   bash tests/gpu/run.sh x2-screen two GPUs: all-reduce under NCCL's levels, one start for proof
+#   bash tests/gpu/run.sh x2        two GPUs: the sweep, with what that screen leaves (or a new one)
+#   bash tests/gpu/run.sh profile   base and good drafter, one block, with a profile; fixtures of it
 # Needs: SGLang under /tmp/site, target and drafters under /tmp/m, the controller's packages under
 # /tmp/product, an OpenSSH server on 127.0.0.1:2222 with its keys under /tmp/sshkeys.
 set -uo pipefail
@@ -13,7 +16,11 @@ export EAGLE3_HOME=/tmp/e3 PYTHONUNBUFFERED=1 COLUMNS=120 TERM=dumb
 sweep() { (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' "$@"); }
 keep() { tar -C /tmp/e3 --exclude='*.part' -czf "$OUT/runs.tgz" runs; }
 mkdir -p "$HERE/prompts"
-"${PYTHON:-python3}" "$HERE/prepare.py" prompts /tmp/m/prompts.jsonl "$HERE/prompts/kit.jsonl"
+[ -f /tmp/m/prompts.jsonl ] && "${PYTHON:-python3}" "$HERE/prepare.py" prompts /tmp/m/prompts.jsonl "$HERE/prompts/kit.jsonl"
+target_x2() {
+  [ -f /tmp/n/tp/config.json ] && [ -f "$HERE/prompts/x2.jsonl" ] && return
+  env PYTHONPATH=/tmp/site "${PYTHON:-python3}" "$HERE/prepare.py" target "${KIT:-/tmp/h200}" /tmp/n/tp "$HERE/prompts/x2.jsonl"
+}
 case ${1:-sweep} in
 hook)
   FILE=/tmp/site/sglang/srt/models/llama.py; cp "$FILE" /tmp/llama.before
@@ -24,6 +31,14 @@ hook)
   cp /tmp/llama.before "$FILE" ;;
 sweep)
   (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-540}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200); echo "exit $?" ;;
+profile)
+  sweep run h200-profile; echo "exit $?"
+  RUN=$(ls -d /tmp/e3/runs/h200-profile/*/ | tail -1)
+  for ARM in base good; do
+    "${PYTHON:-python3}" "$HERE/trace_fixture.py" "$RUN"trials/b01-$ARM.a1/profiles/profile-inside-c8.jsonl.gz \
+      "$OUT/sglang-0.5.12.post1-h200-$ARM.jsonl.gz" $([ $ARM = base ] || echo --drafting) > "$OUT/profile-$ARM.txt"
+    cat "$OUT/profile-$ARM.txt"
+  done ;;
 drafters)
   "${PYTHON:-python3}" "$HERE/broken_drafters.py" /tmp/m/good /tmp/broken
   PYTHONPATH=/tmp/site HF_HUB_OFFLINE=1 timeout -s TERM "${LIMIT:-540}" "${PYTHON:-python3}" "$HERE/try_drafters.py" \
@@ -36,6 +51,11 @@ short)
     "$HERE/configs/sweeps/h200.yaml" > "$HERE/configs/sweeps/h200-short.yaml"
   (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-540}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200-short); echo "exit $?"
   rm "$HERE/configs/sweeps/h200-short.yaml" ;;
+x2-screen)
+  target_x2; sweep screen h200-x2; echo "exit $?"; sweep plan h200-x2 | tail -40 ;;
+x2)
+  target_x2
+  (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-570}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200-x2); echo "exit $?" ;;
 esac
 keep
 nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
