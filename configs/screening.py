@@ -68,4 +68,8 @@ def without_levels(sweep: Sweep, factor: str, dropped: Collection[str]) -> Sweep
     kept = {
         name: level for name, level in levels.items() if name == reference or name not in dropped
     }
-    return sweep.model_copy(update={"factors": {**sweep.factors, factor: kept}})
+    asked = sweep.screen
+    if asked is not None and isinstance(asked.starts, tuple):
+        starts = asked.starts_at(kept) or "none"
+        asked = asked.model_copy(update={"starts": starts})
+    return sweep.model_copy(update={"factors": {**sweep.factors, factor: kept}, "screen": asked})

@@ -123,11 +123,17 @@ def test_the_command_screens_without_a_start_and_leaves_the_host_empty(tmp_path)
         ground.host_file()
         path = ground.sweep_file(asked)
         with ground.command("screen", str(path), "--no-start") as command:
-            assert command.ended() == 0, command.text
+            assert command.ended(120) == 0, command.text
         assert "has no torch: nothing was timed" in command.text
         (run,) = ground.runs.runs("quick.screen")
         assert json.loads((run.path / "screen.json").read_text())["timed_by"] == "nothing"
         assert ground.empty()
         with ground.command("screen", str(path), "--factor", "attention") as command:
-            assert command.ended() == 2
+            assert command.ended(120) == 2
         assert "no factor is called 'attention'" in command.text
+        lost = asked.engine.model_copy(update={"model": "shared/none"})
+        ground.sweep_file(asked.model_copy(update={"engine": lost}))
+        with ground.command("screen", str(path)) as command:
+            assert command.ended(120) == 1
+        assert "shared/none/config.json is not there" in command.text
+        assert "Traceback" not in command.text

@@ -7,6 +7,7 @@
 #   bash tests/gpu/run.sh x2-screen two GPUs: all-reduce under NCCL's levels, one start for proof
 #   bash tests/gpu/run.sh x2        two GPUs: the sweep, with what that screen leaves (or a new one)
 #   bash tests/gpu/run.sh profile   base and good drafter, one block, with a profile; fixtures of it
+#   bash tests/gpu/run.sh x2-ranked two GPUs: a screen, then trials of all its levels, to hold the rankings together
 # Needs: SGLang under /tmp/site, target and drafters under /tmp/m, the controller's packages under
 # /tmp/product, an OpenSSH server on 127.0.0.1:2222 with its keys under /tmp/sshkeys.
 set -uo pipefail
@@ -56,6 +57,10 @@ x2-screen)
 x2)
   target_x2
   (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-570}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200-x2); echo "exit $?" ;;
+x2-ranked)
+  target_x2
+  ls -d /tmp/e3/runs/h200-x2-ranked.screen >/dev/null 2>&1 || sweep screen h200-x2-ranked --factor nccl --no-start
+  (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-570}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200-x2-ranked); echo "exit $?" ;;
 esac
 keep
 nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
