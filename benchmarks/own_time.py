@@ -4,16 +4,16 @@
 
 On rehearsal hosts of its own, over SSH; writes docs/evidence/own-time.md. Every time is the median
 of its runs; the smallest and largest stand beside it, and the machine's load average. `--only NAME`
-measures one part and prints it.
+measures one part again, in the place of what it said before.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "own-time.md"
+LAST = Path(__file__).parents[1] / "build" / "own-time.json"
 RTT_MS = 30.0
 SLOW_RTT_MS = 200.0
 LEASE_S = 10.0
@@ -165,24 +166,54 @@ def load() -> str:
     return f"{os.getloadavg()[0]:.1f}"
 
 
-def page(rows: list[tuple[str, list[Line]]], began: datetime, seconds: float) -> str:
+class Part(NamedTuple):
+    """One part of the page, as it was measured last."""
+
+    at: str
+    """UTC."""
+    load: str
+    lines: list[Line]
+
+
+def page(parts: dict[str, Part]) -> str:
     marks = {True: "yes", False: "**no**", None: ""}
     text = [
         "# Our own time",
         "",
         "    make own-time",
         "",
-        f"{began:%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, {seconds / 60:.0f} minutes. On the",
-        f"rehearsal host, round trips of {RTT_MS:g} ms put on all SSH traffic unless said otherwise;",
-        "the pretend engine and its load client run on the same cores. Times are medians, the range",
-        "beside them; load is the machine's load average (1 minute) after the part.",
+        f"{os.cpu_count()} cores. On the rehearsal host, round trips of {RTT_MS:g} ms put on all SSH",
+        "traffic unless said otherwise; the pretend engine and its load client run on the same cores.",
+        "Times are medians, the range beside them. The last two columns say when a part was measured",
+        "(UTC) and the machine's load average then (1 minute): on two cores, times under a load of",
+        "more than two are those of a machine that is busy with something else.",
         "",
-        "| what | measured | goal | met | load |",
-        "| --- | --- | --- | --- | --- |",
+        "| what | measured | goal | met | at | load |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for at, lines in rows:
-        text += [f"| {o.what} | {o.seen} | {o.goal} | {marks[o.met]} | {at} |" for o in lines]
+    for part in parts.values():
+        text += [
+            f"| {o.what} | {o.seen} | {o.goal} | {marks[o.met]} | {part.at} | {part.load} |"
+            for o in part.lines
+        ]
     return "\n".join([*text, ""])
+
+
+def recall() -> dict[str, Part]:
+    """The parts as they were measured last on this machine."""
+    if not LAST.exists():
+        return {}
+    found = json.loads(LAST.read_text(encoding="utf-8"))
+    return {
+        name: Part(at, load, [Line(*line) for line in lines])
+        for name, (at, load, lines) in found.items()
+    }
+
+
+def keep(parts: dict[str, Part]) -> None:
+    LAST.parent.mkdir(exist_ok=True)
+    LAST.write_text(json.dumps(parts), encoding="utf-8")
+    PAGE.write_text(page(parts), encoding="utf-8")
 
 
 def main() -> None:
@@ -190,7 +221,7 @@ def main() -> None:
     parser.add_argument("--only")
     parser.add_argument("--log-mb", type=int, default=500)
     asked = parser.parse_args()
-    parts: dict[str, Callable[[Path], list[Line]]] = {
+    ways: dict[str, Callable[[Path], list[Line]]] = {
         "memory": memory,  # first: what the others leave would hide it
         "trials": trials,
         "deaths": deaths,
@@ -198,17 +229,16 @@ def main() -> None:
         "many": many,
         "log": lambda place: log(place, asked.log_mb),
     }
-    began, started = datetime.now(UTC), time.monotonic()
-    rows: list[tuple[str, list[Line]]] = []
-    for name, part in parts.items():
+    known = recall() if asked.only else {}
+    for name, way in ways.items():
         if asked.only in (None, name):
             with tempfile.TemporaryDirectory(prefix="own-time-") as folder:
-                lines = part(Path(folder))
-            rows.append((load(), lines))
+                lines = way(Path(folder))
+            known[name] = Part(f"{datetime.now(UTC):%Y-%m-%d %H:%M}", load(), lines)
+            # After each part: a run that is cut off leaves what it measured.
+            keep({one: known[one] for one in ways if one in known})
             for line in lines:
                 print(f"{line.what}: {line.seen}  [{line.goal}]", flush=True)
-        if asked.only is None:  # after each part: a run that is cut off leaves what it measured
-            PAGE.write_text(page(rows, began, time.monotonic() - started), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ class Conductor:
         hands.say(f"run {run.id}: {len(plan.trials)} trials, folder {run.path}")
         keep_screen(self._run, self._question.screen)
         self._cut_off = [run.marker(folder) for folder in run.trials() if not folder.finished]
-        for text in reconcile(run):
+        for text in reconcile(run) if self._cut_off else ():
             hands.say(text)
         self._records = {record.trial: record for record in read_records(run)}
         try:

@@ -81,11 +81,13 @@ def _collector_paused() -> Iterator[None]:
     """While very many values are made, all of them to stay: no cycle can be found among them.
 
     The collector would look at all of them again and again: 10,000 records took 2.2 s, not 0.7 s.
+    Nor does it afterwards: what is there is set aside, and freed by its count alone.
     """
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
+        gc.freeze()
     finally:
         if was_on:
             gc.enable()

@@ -91,11 +91,14 @@ def reconcile(run: RunFolder) -> Iterator[str]:
     Yields:
         One sentence for each.
     """
+    unfinished = [folder for folder in run.trials() if not folder.finished]
+    if not unfinished:
+        return
     plan = {trial.id: trial for trial in read_run_plan(run).trials}
     sweep = read_run_sweep(run)
-    for folder in run.trials():
+    for folder in unfinished:
         trial = plan.get(folder.trial)
-        if folder.finished or trial is None:
+        if trial is None:
             continue
         failure = failed(
             "unknown", "cancelled", "the process that ran this attempt was killed"

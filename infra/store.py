@@ -17,7 +17,7 @@ import gzip
 import json
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import WorldError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from configs.values import Value
 
 
-_ATTEMPT = re.compile(r".+\.a[1-9][0-9]*")
+_ATTEMPT = re.compile(r"(?P<trial>.+)\.a(?P<attempt>[1-9][0-9]*)")
 
 
 class DiskFull(WorldError):
@@ -169,15 +169,21 @@ class RunFolder:
 
     def trials(self) -> Iterator[TrialFolder]:
         """All attempts, by trial and number."""
-        found = [TrialFolder(path) for path in (self.path / "trials").glob("*.a[0-9]*")]
-        ours = (folder for folder in found if _ATTEMPT.fullmatch(folder.path.name))
-        yield from sorted(ours, key=lambda folder: (folder.trial, folder.attempt))
+        place = self.path / "trials"
+        names = [path.name for path in place.iterdir()] if place.is_dir() else []
+        ours = sorted(
+            (found["trial"], int(found["attempt"]), found[0])
+            for found in map(_ATTEMPT.fullmatch, names)
+            if found
+        )
+        for _trial, _attempt, name in ours:
+            yield TrialFolder(place / name)
 
     def records(self) -> dict[str, bytes]:
         """record.json of the last finished attempt of each trial."""
         found: dict[str, bytes] = {}
         for folder in self.trials():
-            if folder.finished:
+            with suppress(FileNotFoundError):  # not finished
                 found[folder.trial] = folder.record.read_bytes()
         return found
 

@@ -216,7 +216,7 @@ def drive(server: Server, load: Load) -> dict[str, Any]:
         else:
             result = dict(state["result"])
             if not followed.poll.engine_alive:
-                follower.raise_if_dead(followed.poll, load.stage)
+                follower.raise_as_dead(load.stage)
             if not result.get("ok"):
                 known = _STOPPED.get(str(result.get("error")), "probe_failed")
                 raise failed(load.stage, known, f"{job}: {result.get('message', result)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from configs.speculation import drafter_of
 from tasks.contact import Sight, conclude
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tasks.venue import Site
 
 _FIRST_LINES = 12
+_WORD_WITHIN_S = 3.0  # it takes the supervisor milliseconds, unless it is stopped or starved
 _ANSWERS_WITHIN_S = 3.0  # beyond its own time, on a host that is busy
 
 
@@ -117,6 +118,19 @@ class Follower:
         if known.failure == "engine_dead" and state.get("end_reason") == "child_lost":
             known = failure_of("scheduler_dead", stage=facts.stage)
             said = self.site.mask.text(str(state.get("message")))
+        raise failed_as(stage, known, said, self.first_lines(known))
+
+    def raise_as_dead(self, stage: str) -> NoReturn:
+        """For an engine that is gone: with its supervisor's word on it, or without if none comes.
+
+        Raises:
+            StageFailedError: Always.
+        """
+        until = time.monotonic() + _WORD_WITHIN_S
+        while time.monotonic() < until:
+            self.raise_if_dead(self.poll(timeout_s=0.5).poll, stage)
+        known = failure_of("engine_dead", stage=self.start.facts().stage)
+        said = "the engine is gone, and its supervisor has not said how it ended"
         raise failed_as(stage, known, said, self.first_lines(known))
 
     def cause(self, known: Failure) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,7 +66,12 @@ def fingerprint(trial: Trial, survey: Survey | None) -> str:
     A changed driver, engine version, drafter file, patch or prompt set gives another one; the
     block does not, so that repeats share it.
     """
-    return hash_of({"intent": trial.intent, "host": survey.facts_key if survey else None})
+    return _fingerprint(trial.intent, survey.facts_key if survey else None)
+
+
+@functools.lru_cache(maxsize=4096)  # blocks share them
+def _fingerprint(intent: str, host: str | None) -> str:
+    return hash_of({"intent": intent, "host": host})
 
 
 def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:

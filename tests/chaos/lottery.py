@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from configs.sweep import Sweep
     from infra.store import RunFolder
+    from tasks.record import TrialRecord
     from tests.sweeping import Command
 
 _SCALE = 8.0
@@ -245,11 +246,22 @@ class Lottery:
 def _records(run: RunFolder) -> list[str]:
     """Whether every planned trial has exactly one record that stands."""
     said = [f"{one.path.name} has no record" for one in run.trials() if not one.finished]
-    names = [record.trial for record in read_records(run)]
+    records = read_records(run)
+    said += [
+        f"nobody foresaw what happened: {_end(record)}: {record.failure.message}"
+        for record in records
+        if record.failure is not None and record.failure.failure_class == "unknown_exception"
+    ]
+    names = [record.trial for record in records]
     planned = [trial.id for trial in read_run_plan(run).trials]
     if sorted(names) != sorted(planned):
         said.append(f"records of {names}, planned {planned}")
     return said
+
+
+def _end(record: TrialRecord) -> str:
+    failure = f" ({record.failure.failure_class})" if record.failure else ""
+    return f"{record.trial}.a{record.attempt} {record.status}{failure}"
 
 
 def play(place: Path, seed: int, count: int) -> int:
@@ -264,7 +276,7 @@ def play(place: Path, seed: int, count: int) -> int:
             found = lottery.broken(name)
             broken += [f"{name}: {text}" for text in found]
             run = lottery.ground.latest(name)
-            ends = [f"{r.trial}.a{r.attempt} {r.status}" for r in read_records(run)]
+            ends = [_end(record) for record in read_records(run)]
             print(f"{name}: {drawn} faults so far; {', '.join(ends)}; broken: {found or 'none'}")
     seconds = time.monotonic() - began
     print(f"\nseed {seed}: {drawn} faults, {night} sweeps, {seconds:.0f} s, {len(broken)} broken")
