@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from tasks.record import TrialRecord
 
 
+SPECULATES = frozenset({"speculative-algorithm", "speculative-config"})
+"""Flags that ask for speculation, of SGLang and of vLLM."""
+
 Acceptance = Literal["none", "real", "simulated"]
 
 
@@ -74,7 +77,7 @@ def acceptance(record: TrialRecord) -> Acceptance:
     """Whether a trial's acceptance is a drafter's, pretended by the engine, or of no matter."""
     if record.synthetic is not None and record.synthetic.accept_length is not None:
         return "simulated"
-    return "real" if "speculative-algorithm" in record.asked else "none"
+    return "real" if SPECULATES & set(record.asked) else "none"
 
 
 def made_up(records: Sequence[TrialRecord]) -> tuple[str, ...]:

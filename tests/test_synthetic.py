@@ -180,6 +180,12 @@ def test_pretended_acceptance_never_stands_beside_a_real_one():
     )
 
 
+def test_an_arm_of_another_engine_speculates_in_earnest_too():
+    vllm = speculating("ours", 1, 2.8).model_copy(update={"asked": {"speculative-config": "{}"}})
+    found = compare([plain(1), vllm, speculating("pretend", 1, 3.0, synthetic=PRETENDED)])
+    assert {cell.arm for cell in found.cells} == {"ours"}
+
+
 def test_beside_plain_decoding_alone_it_is_compared_and_the_report_says_so_on_top():
     records = [
         record

@@ -36,7 +36,7 @@ profile)
   sweep run h200-profile; echo "exit $?"
   RUN=$(ls -d /tmp/e3/runs/h200-profile/*/ | tail -1)
   for ARM in base good; do
-    "${PYTHON:-python3}" "$HERE/trace_fixture.py" "$RUN"trials/b01-$ARM.a1/profiles/profile-inside-c8.jsonl.gz \
+    env PYTHONPATH="$ROOT:/tmp/product" "${PYTHON:-python3}" "$HERE/trace_fixture.py" "$RUN"trials/b01-$ARM.a1/profiles/profile-inside-c8.jsonl.gz \
       "$OUT/sglang-0.5.12.post1-h200-$ARM.jsonl.gz" $([ $ARM = base ] || echo --drafting) > "$OUT/profile-$ARM.txt"
     cat "$OUT/profile-$ARM.txt"
   done ;;
