@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -209,3 +210,15 @@ def test_a_job_outlives_the_call_that_started_it(host, trial):
     rows = (trial.path / "jobs/p/samples.jsonl").read_text().splitlines()
     assert [json.loads(row)["error"]["class"] for row in rows] == ["engine_gone"] * 2
     assert trial.wait_over()["exit_code"] == -9
+
+
+def test_programs_are_asked_side_by_side_and_the_first_fault_is_told():
+    arrived = threading.Barrier(2, timeout=10)
+
+    def meet(name: str) -> str:
+        arrived.wait()  # each waits for the other: one after the other they would never meet
+        return name
+
+    assert commands.at_once(lambda: meet("a"), lambda: meet("b")) == ["a", "b"]
+    with pytest.raises(ZeroDivisionError):
+        commands.at_once(lambda: 1, lambda: 1 // 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+from collections.abc import Callable
 from typing import Any, Optional
 
 _LET_GO_S = 0.5
@@ -55,3 +57,28 @@ def _last_words(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
             if stream is not None:
                 stream.close()
         return late.stdout or b"", late.stderr or b""
+
+
+def at_once(*questions: Callable[[], Any]) -> list[Any]:
+    """Asks several programs side by side; the answers come in the order of the questions.
+
+    Raises:
+        Exception: What the first question that failed has raised.
+    """
+    answers: dict[int, Any] = {}
+    faults: dict[int, Exception] = {}
+
+    def ask(number: int, question: Callable[[], Any]) -> None:
+        try:
+            answers[number] = question()
+        except Exception as fault:
+            faults[number] = fault
+
+    threads = [threading.Thread(target=ask, args=item) for item in enumerate(questions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in sorted(faults):
+        raise faults[number]
+    return [answers[number] for number in range(len(questions))]

@@ -57,13 +57,17 @@ def facts(job: Job) -> dict[str, Any]:
     The topology is asked for at a sweep's arrival alone: it takes six more programs.
     """
     asked = job.request
-    cards = _cards()
-    apps = release.smi("compute-apps", release.APP_ROWS, _SMI_TIMEOUT_S)
+    # At once: on a host without persistence mode each nvidia-smi takes a second or two.
+    cards, apps, python = commands.at_once(
+        _cards,
+        lambda: release.smi("compute-apps", release.APP_ROWS, _SMI_TIMEOUT_S),
+        lambda: _engine_python(asked.get("python")),
+    )
     return {
         "nvidia_smi": {"gpus": cards, "apps": apps},
         "topology": topology.ask() if asked.get("topology") else None,
         "processes": _rows(release.app_pids(apps["stdout"])),
-        "engine_python": _engine_python(asked.get("python")),
+        "engine_python": python,
         "host": {**_machine(), **_user(), "boot_id": processes.boot_id()},
         "paths": {path: _path(path) for path in asked.get("paths") or []},
         "ports_free": {str(port): ports.is_free(int(port)) for port in asked.get("ports") or []},
