@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import posixpath
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tasks.patch_result import PatchResult
     from tasks.venue import Site
 
+# Every trial finds the same source: parsing it takes longer than asking for it.
+_applied = functools.lru_cache(maxsize=8)(apply_patch)
 # In our folder on the host: the files that are to be put back (infra/agent/ledger.py).
 _LEDGER = "patched.json"
 
@@ -40,7 +43,7 @@ def patch(site: Site, patches: Sequence[Patch]) -> tuple[PatchOutcome, ...]:
 def _patch(site: Site, one: Patch) -> PatchOutcome:
     where = locate(site, one)
     source = base64.b64decode(where["source"]) if where["exists"] else None
-    result = apply_patch(source, one, where["version"])
+    result = _applied(source, one, where["version"])
     outcome = _outcome(one, result, where)
     site.say(f"{one.name}: {result.action}: {result.message}")
     if result.action == "refuse":
