@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from configs.flags import flag_value, unknown_flags, whole_flag
-from configs.layers import arm_flags, model_paths, place_of, places, single_changes
+from configs.flags import flag_value, title, unknown_flags, whole_flag
+from configs.layers import (
+    arm_flags,
+    engine_of,
+    model_paths,
+    place_of,
+    places,
+    single_changes,
+)
 from configs.problems import Said
+from configs.releases import knows_variable
 from configs.speculation import Eagle3, Standalone, drafter_of
 
 if TYPE_CHECKING:
@@ -29,6 +37,8 @@ def warnings(sweep: Sweep) -> list[Said]:
     """What may run but should be known before the night is spent on it."""
     return [
         *_unknown_flags(sweep),
+        *_unknown_variables(sweep),
+        *_unused_engines(sweep),
         *_graph_limits(sweep),
         *_acceptance(sweep),
         *_few_prompts(sweep),
@@ -42,8 +52,25 @@ def warnings(sweep: Sweep) -> list[Said]:
 
 def _unknown_flags(sweep: Sweep) -> Iterator[Said]:
     for place in places(sweep):
-        for flag in unknown_flags(place.flags):
-            yield Said(f"{place.where}.flags.{flag}", "no SGLang release known here has this flag")
+        for kind in place.engines:
+            for flag in unknown_flags(place.flags, kind):
+                message = f"no {title(kind)} release known here has this flag"
+                yield Said(f"{place.where}.flags.{flag}", message)
+
+
+def _unknown_variables(sweep: Sweep) -> Iterator[Said]:
+    for place in places(sweep):
+        for name in place.env:
+            if knows_variable(name) is False:
+                message = "no SGLang release known here reads this variable"
+                yield Said(f"{place.where}.env.{name}", message)
+
+
+def _unused_engines(sweep: Sweep) -> Iterator[Said]:
+    used = {arm.engine for arm in sweep.arms.values()}
+    for name in sweep.engines:
+        if name not in used:
+            yield Said(f"engines.{name}", "no arm runs on it: name it in an arm's engine")
 
 
 def _graph_limits(sweep: Sweep) -> Iterator[Said]:
@@ -51,6 +78,8 @@ def _graph_limits(sweep: Sweep) -> Iterator[Said]:
     said: dict[Said, None] = {}
     for levels in single_changes(sweep):
         for name in sweep.arms:
+            if engine_of(sweep, name).kind != "sglang":
+                continue  # vLLM counts tokens of a step there, not requests
             flags = arm_flags(sweep, name, levels)
             for flag in ("cuda-graph-max-bs", "cuda-graph-max-bs-decode"):
                 limit = whole_flag(flags, flag)
@@ -109,7 +138,7 @@ def _random_tokens(sweep: Sweep) -> Iterator[Said]:
 def _overwritten(sweep: Sweep) -> Iterator[Said]:
     for place in places(sweep):
         for name in place.env:
-            if name in OVERWRITTEN:
+            if name in OVERWRITTEN and "sglang" in place.engines:
                 yield Said(f"{place.where}.env.{name}", f"has no effect: {OVERWRITTEN[name]}")
 
 
@@ -128,6 +157,8 @@ def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
     said: dict[Said, None] = {}
     for levels in single_changes(sweep):
         for name, arm in sweep.arms.items():
+            if engine_of(sweep, name).kind != "sglang":
+                continue
             flags = arm_flags(sweep, name, levels)
             asked = flag_value(flags, "attention-backend")
             own = flag_value(flags, "speculative-draft-attention-backend")

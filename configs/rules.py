@@ -7,13 +7,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from configs.cautions import warnings
-from configs.fairness import LIMIT, LIMIT_WHEN_SPECULATING, unfairness
+from configs.fairness import LIMIT_WHEN_SPECULATING, unfairness
 from configs.flags import canonical, flag_problems, flag_value, whole_flag
 from configs.host import Ssh
 from configs.layers import (
     arm_flags,
+    engine_kinds,
+    engine_of,
     levels_of,
+    limit_flag,
     model_paths,
+    named,
     place_of,
     places,
     single_changes,
@@ -21,6 +25,8 @@ from configs.layers import (
 from configs.problems import Said
 from configs.secret_names import looks_secret, secret_reason
 from configs.speculation import Off
+from configs.vllm import ALWAYS as VLLM_ALWAYS
+from configs.vllm import not_for_vllm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,6 +41,7 @@ _MOST_TRIALS: Final = 20_000
 _RANDOM_ELSEWHERE: Final = {"random-ids", "random_ids"}
 # Set by the product for every engine: without them its processes could not be found again.
 _OURS: Final = {"SPT_NOENV", "PYTHONUNBUFFERED"}
+_LOCAL: Final = {"127.0.0.1", "::1", "localhost"}
 
 
 def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
@@ -43,6 +50,7 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
         *_names(sweep),
         *_trial_ids(sweep),
         *_flags(sweep),
+        *_ways(sweep),
         *_environments(sweep),
         *_paths(sweep),
         *_prompts(sweep),
@@ -129,17 +137,35 @@ def _trial_ids(sweep: Sweep) -> Iterator[Said]:
 
 def _flags(sweep: Sweep) -> Iterator[Said]:
     for place in places(sweep):
-        for flag, message in flag_problems(place.flags):
+        found = (each for kind in place.engines for each in flag_problems(place.flags, kind))
+        for flag, message in dict.fromkeys(found):
             yield Said(f"{place.where}.flags.{flag}", message)
     owner: dict[str, str] = {}
     for where, level in levels_of(sweep):
         # Two factors that set one thing: the order of the file would decide silently.
         factor = where.split(".")[1]
-        for thing in [canonical(flag) for flag in level.flags] + list(level.env):
+        kind = engine_kinds(sweep)[0]
+        for thing in [canonical(flag, kind) for flag in level.flags] + list(level.env):
             first = owner.setdefault(thing, where)
             if not first.startswith(f"factors.{factor}."):
                 other = first.split(".")[1]
                 yield Said(where, f"sets {thing}, which factor {other} sets too: keep it in one")
+
+
+def _ways(sweep: Sweep) -> Iterator[Said]:
+    """Ways of speculating that an arm's engine cannot do, or that could not be measured there."""
+    for name, arm in sweep.arms.items():
+        if engine_of(sweep, name).kind != "vllm":
+            continue
+        for key, message in not_for_vllm(arm.speculation):
+            yield Said(f"arms.{name}.speculation.{key}", message)
+        flags = {**engine_of(sweep, name).flags, **arm.flags}
+        if not isinstance(arm.speculation, Off) and flags.get("disable-log-stats") is True:
+            yield Said(
+                f"arms.{name}.speculation",
+                "could not be measured: disable-log-stats takes the counters away that alone tell "
+                "vLLM's acceptance; leave it out",
+            )
 
 
 def _environments(sweep: Sweep) -> Iterator[Said]:
@@ -148,6 +174,8 @@ def _environments(sweep: Sweep) -> Iterator[Said]:
             reason = secret_reason(name, value)
             if reason is None and name in _OURS:
                 reason = "is set by us, to find the engine's processes again: leave it out"
+            if reason is None and name in VLLM_ALWAYS and "vllm" in place.engines:
+                reason = "is set by us, to empty the prefix cache and read settings: leave it out"
             if reason is not None:
                 yield Said(f"{place.where}.env.{name}", reason)
 
@@ -158,7 +186,7 @@ def _paths(sweep: Sweep) -> Iterator[Said]:
             yield Said(where, "~ is not expanded, since no shell runs it: write the whole path")
         elif folder != folder.strip():
             yield Said(where, f"{folder!r} begins or ends with a space: take it out")
-        elif where != "engine.model" and folder == sweep.engine.model:
+        elif where.endswith(".drafter") and folder == sweep.engine.model:
             yield Said(where, "is the target itself: name the drafter's folder")
 
 
@@ -187,14 +215,16 @@ def _contexts(sweep: Sweep) -> Iterator[Said]:
     said: dict[Said, None] = {}
     for levels in single_changes(sweep):
         for arm in sweep.arms:
-            limit = whole_flag(arm_flags(sweep, arm, levels), "context-length")
+            kind = engine_of(sweep, arm).kind
+            word = named("context-length", kind)
+            limit = whole_flag(arm_flags(sweep, arm, levels), word, kind)
             for name, probe in sweep.probes.items():
                 prompt, answer = probe.prompt_tokens, probe.sampling.max_new_tokens
                 if limit is not None and prompt and prompt + answer > limit:
                     key = "random.tokens" if probe.random else "context_tokens"
                     message = (
                         f"{prompt} tokens before the question and {answer} of an answer do not "
-                        f"fit into context-length {limit}: lower them, or raise it"
+                        f"fit into {word} {limit}: lower them, or raise it"
                     )
                     said[Said(f"probes.{name}.{key}", message)] = None
     yield from said
@@ -206,11 +236,13 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
     low: dict[tuple[str, int, str], list[str]] = {}
     for levels in single_changes(sweep):
         for name, arm in sweep.arms.items():
-            limit, whose = whole_flag(arm_flags(sweep, name, levels), LIMIT), ""
-            if limit is None and not isinstance(arm.speculation, Off):
+            kind = engine_of(sweep, name).kind
+            flag = limit_flag(kind)
+            limit, whose = whole_flag(arm_flags(sweep, name, levels), flag, kind), ""
+            if limit is None and kind == "sglang" and not isinstance(arm.speculation, Off):
                 limit, whose = LIMIT_WHEN_SPECULATING, ", SGLang's own when speculating"
             if limit is not None and limit < most:
-                where = place_of(sweep, name, levels, LIMIT)
+                where = place_of(sweep, name, levels, flag)
                 arms = low.setdefault((where, limit, whose), [])
                 arms += [name] if name not in arms else []
     for (where, limit, whose), arms in low.items():
@@ -222,13 +254,20 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
 
 
 def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
+    if "vllm" in engine_kinds(sweep) and host.listen not in _LOCAL:
+        yield Said(
+            "hosts",
+            f"host {host.name} listens on {host.listen}: vLLM serves /reset_prefix_cache and "
+            "/server_info without a key there; set listen: 127.0.0.1",
+        )
     seen: set[str] = set()
     for levels in single_changes(sweep):
         for name in sweep.arms:
-            flags = arm_flags(sweep, name, levels)
-            sizes = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
-            if flag_value(flags, "enable-dp-attention") is not True:
-                sizes["dp-size"] = whole_flag(flags, "dp-size") or 1
+            flags, kind = arm_flags(sweep, name, levels), engine_of(sweep, name).kind
+            words = [named(flag, kind) for flag in ("tp-size", "pp-size")]
+            if kind != "sglang" or flag_value(flags, "enable-dp-attention") is not True:
+                words.append(named("dp-size", kind))
+            sizes = {flag: whole_flag(flags, flag, kind) or 1 for flag in words}
             ways = 1
             for size in sizes.values():
                 ways *= size

@@ -131,7 +131,7 @@ def read_optional(agent: HostAgent, path: str) -> bytes | None:
 
 
 def _config_of(site: Site) -> str:
-    return posixpath.join(site.agent.from_cwd(site.sweep.engine.model), "config.json")
+    return posixpath.join(site.agent.from_cwd(site.engine.model), "config.json")
 
 
 def _context(site: Site) -> int | None:

@@ -6,6 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from configs.layers import engines_by_place
 from configs.plan import hash_of
 from configs.speculation import drafter_of
 from configs.values import Value
@@ -110,7 +111,8 @@ def facts_to_keep(raw: Any, mask: Mask, key: str = "") -> Any:
 def model_paths(sweep: Sweep) -> list[str]:
     """The target's and all drafters' folders on the host, each once."""
     drafters = (drafter_of(arm.speculation) for arm in sweep.arms.values())
-    return list(dict.fromkeys([sweep.engine.model, *(d for d in drafters if d)]))
+    targets = (engine.model for engine in engines_by_place(sweep).values())
+    return list(dict.fromkeys([*targets, *(d for d in drafters if d)]))
 
 
 def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:

@@ -10,7 +10,7 @@ from configs.rules import arm_flags
 from infra.about import product_version
 from tasks.check import check
 from tasks.evidence import evidence_of
-from tasks.launch import engine_argv, engine_env
+from tasks.launch import engine_argv, engine_env, secret_env
 from tasks.record import TrialRecord
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         for finding in findings
     )
     port = _port(seen) or "<free port>"
-    env = engine_env(sweep, host, trial.arm, trial.levels) | secrets.env
+    hidden = secret_env(site.engine, secrets)
+    env = engine_env(sweep, host, trial.arm, trial.levels) | hidden
     argv = engine_argv(
         sweep, host, trial.arm, trial.levels, port=port, python=site.python, api_key=secrets.api_key
     )
@@ -94,7 +95,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         failure=_masked(seen.failure, site.mask),
         findings=findings,
         command=tuple(site.mask.text(word) for word in argv),
-        environment=site.mask.env(env, secrets.env),
+        environment=site.mask.env(env, hidden),
         asked={flag: str(value) for flag, value in flags.items()},
         effective=seen.effective,
         must_match=must_match(site, seen),

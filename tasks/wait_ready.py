@@ -66,7 +66,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
                 alive=True,
                 log_ready=ready_line,
                 answers=tuple(answers[-4:]),
-                model=site.sweep.engine.model,
+                model=site.engine.model,
                 silent_s=now - min(follower.last_growth, vain_since or now),
                 silent_limit_s=patience.silence_s,
                 waited_s=now - began,
