@@ -75,13 +75,21 @@ def oldest(engine: EngineKind) -> str:
     return min((known.first for known in known_flags(engine).values()), key=release)
 
 
+@cache
+def releases(engine: EngineKind) -> tuple[str, ...]:
+    """The releases that an engine's table of flags was read from, the oldest first."""
+    head = (_ENGINES / f"{engine}-flags.tsv").read_text(encoding="utf-8").partition("\n")[0]
+    found = re.search(r"\(of ([^;]+);", head)
+    return tuple(found[1].split(", ")) if found else ()
+
+
 def tabled(engine: EngineKind, version: str) -> bool:
-    """Whether a release lies within the engine's table."""
-    return release(oldest(engine)) <= release(version) <= release(newest(engine))
+    """Whether the engine's table was read from exactly this release."""
+    return version in releases(engine)
 
 
 def has(known: KnownFlag | KnownName, version: str) -> bool:
-    """Whether a release within the table has what a row is about."""
+    """Whether a release that the table was read from has what a row is about."""
     return release(known.first) <= release(version) <= release(known.last)
 
 

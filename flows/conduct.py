@@ -11,6 +11,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.layers import engine_of
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.skips import Skip, reconcile, why_skip
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from configs.host import Host
     from configs.plan import Trial
+    from configs.releases import EngineKind
     from flows.question import Question
     from flows.stages import Runner
     from infra.host_agent import HostAgent
@@ -92,7 +94,8 @@ class _Ground(NamedTuple):
 
     host: Host
     agent: HostAgent
-    survey: Survey
+    surveys: dict[EngineKind, Survey]
+    """What it is to each engine, which may have a Python of its own."""
     texts: Mapping[str, Mapping[int, list[Text]]]
 
 
@@ -150,7 +153,7 @@ class Conductor:
     def _one(self, trial: Trial) -> Skip | None:
         """One trial with its attempts; or why it is not run."""
         ground = self._grounds.get(trial.host) or self._arrive(trial)
-        wanted = fingerprint(trial, ground.survey)
+        wanted = fingerprint(trial, self._surveyed(trial, ground))
         skip = why_skip(trial, wanted, self._records) or self._stop_before(trial)
         if skip is not None:
             self._hands.say(f"{trial.id}: skipped: {skip.reason}")
@@ -191,16 +194,29 @@ class Conductor:
         claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
         self._held.append(agent)
         agent.make_folder(site.folder)
-        found, _raw = survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+        found = _look(site)
         texts = texts_of(question.sweep, question.sets, fetch_template(site))
         if has_secrets(question.sweep, host):
             for marker in [site.marker, *self._cut_off]:
                 forget_secrets(agent, f"{agent.root}/trials/{marker}")
         known = ", ".join(f"{name} {version}" for name, version in found.versions.items())
         hands.say(f"host {host.name}: {known}")
-        ground = _Ground(host, agent, found, texts)
+        ground = _Ground(host, agent, {site.engine.kind: found}, texts)
         self._grounds[trial.host] = ground
         return ground
+
+    def _surveyed(self, trial: Trial, ground: _Ground) -> Survey:
+        """What the host is to the trial's engine."""
+        kind = engine_of(self._question.sweep, trial.arm).kind
+        if kind not in ground.surveys:
+            runner = self._hands.runner("arrival")
+            site = self._site(trial, ground.agent, runner, None)
+            found = ground.surveys[kind] = _look(site)
+            if has_secrets(site.sweep, ground.host):
+                forget_secrets(ground.agent, site.folder)
+            version = found.versions.get(kind, "unknown")
+            self._hands.say(f"host {ground.host.name}: {kind} {version}")
+        return ground.surveys[kind]
 
     def _leave(self, agent: HostAgent) -> None:
         """Lets go of a host; one that cannot be reached is let go by the end of the lease."""
@@ -245,7 +261,7 @@ class Conductor:
             "notes": (skip.reason,),
             "host_class": host.host_class,
             "rehearsal": host.rehearsal,
-            "fingerprint": fingerprint(trial, ground.survey),
+            "fingerprint": fingerprint(trial, self._surveyed(trial, ground)),
         }
         self._records[trial.id] = record.model_copy(update=update)
         write_value(keep.record, self._records[trial.id])
@@ -266,3 +282,8 @@ class Conductor:
             mask=Mask(self._secrets[trial.host].values),
             say=runner.say,
         )
+
+
+def _look(site: Site) -> Survey:
+    found, _raw = survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+    return found

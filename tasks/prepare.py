@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from configs.host import Host
-    from configs.sweep import Sweep
+    from configs.sweep import Engine, Sweep
     from infra.host_agent import HostAgent
     from infra.masking import Mask
     from tasks.process_list import Process
@@ -93,7 +93,7 @@ def survey(site: Site, name: str = "facts") -> tuple[Survey, dict[str, Any]]:
         timeout_s=_FACTS_S,
         holder=site.holder,
     )
-    return read_survey(raw, sweep, host), raw
+    return read_survey(raw, site.engine, host), raw
 
 
 def facts_to_keep(raw: Any, mask: Mask, key: str = "") -> Any:
@@ -115,7 +115,7 @@ def model_paths(sweep: Sweep) -> list[str]:
     return list(dict.fromkeys([*targets, *(d for d in drafters if d)]))
 
 
-def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
+def read_survey(raw: Mapping[str, Any], asked: Engine, host: Host) -> Survey:
     """From raw facts to values."""
     smi = raw["nvidia_smi"]
     gpus = survey_gpus(
@@ -132,8 +132,8 @@ def read_survey(raw: Mapping[str, Any], sweep: Sweep, host: Host) -> Survey:
     versions["driver"] = ", ".join(sorted(drivers)) or "unknown"
     names = tuple(row.name for row in gpus.gpus if row.name)
     must_match = {
-        "target": sweep.engine.model,
-        "engine": f"{sweep.engine.kind} {versions.get(sweep.engine.kind, 'unknown')}",
+        "target": asked.model,
+        "engine": f"{asked.kind} {versions.get(asked.kind, 'unknown')}",
         "torch": versions.get("torch", "unknown"),
         "driver": versions["driver"],
         "host_class": host.host_class,

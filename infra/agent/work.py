@@ -16,6 +16,10 @@ def _work(kind: str, job: Job) -> dict[str, Any]:
         return facts.facts(job)
     if kind == "reap":
         return reap.reap(job)
+    if kind == "options":
+        from infra.agent import options
+
+        return options.options(job)
     # A zipped program is compiled anew each time: whoever reaps is in a hurry and needs no client.
     from infra.agent import drive
 
