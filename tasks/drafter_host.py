@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from configs.rules import arm_flags
+from configs.layers import arm_flags, named
 from configs.speculation import Eagle3, drafter_of
 from tasks.drafter import check_drafter as judge_drafter
 from tasks.drafter_config import read_target
@@ -52,8 +52,8 @@ def check_drafter(site: Site, found: Survey) -> str:
         config,
         target_facts(read_optional(site.agent, _config_of(site))),
         EngineFacts(
-            framework="sglang",
-            version=found.versions.get("sglang"),
+            framework=site.engine.kind,
+            version=found.versions.get(site.engine.kind),
             speculative_algorithm="EAGLE" if speculation.eagle2 else "EAGLE3",
             context_length=_context(site),
             allow_longer_context=_environment(site).get(_ALLOW_LONGER) == "1",
@@ -135,7 +135,8 @@ def _config_of(site: Site) -> str:
 
 
 def _context(site: Site) -> int | None:
-    value = arm_flags(site.sweep, site.trial.arm, site.trial.levels).get("context-length")
+    flag = named("context-length", site.engine.kind)
+    value = arm_flags(site.sweep, site.trial.arm, site.trial.levels).get(flag)
     return value if isinstance(value, int) else None
 
 

@@ -9,6 +9,7 @@ from configs.speculation import Off, most_drafts
 from configs.values import Value
 from infra.errors import AgentRefusal
 from infra.store import write_json
+from tasks.asking import flush_path, flushed, request
 from tasks.counter_counts import Answered, Told, disagreement
 from tasks.failures import failure_of
 from tasks.gpu_look import GpuLook, read_look
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from configs.probe import Stream
+    from configs.releases import EngineKind
     from infra.host_agent import Poll
     from tasks.follow import Follower
     from tasks.launch import Handle
@@ -82,18 +84,12 @@ class Probed(Value):
     """What nvidia-smi said while the last requests ran."""
 
 
-def payload(text: Text, probe: Stream, *, max_new_tokens: int | None = None) -> dict[str, Any]:
-    """The body of one /generate request."""
-    sampling: dict[str, Any] = {
-        "temperature": probe.sampling.temperature,
-        "max_new_tokens": max_new_tokens or probe.sampling.max_new_tokens,
-    }
-    if probe.sampling.top_p < 1:
-        sampling["top_p"] = probe.sampling.top_p
-    if probe.sampling.ignore_eos:
-        sampling["ignore_eos"] = True
-    prompt = {"text": text.text} if text.ids is None else {"input_ids": text.ids}
-    return {**prompt, "sampling_params": sampling, "stream": True}
+def payload(
+    engine: EngineKind, text: Text, probe: Stream, *, max_new_tokens: int | None = None
+) -> dict[str, Any]:
+    """The body of one request to an engine."""
+    tokens = max_new_tokens or probe.sampling.max_new_tokens
+    return request(engine, text.text if text.ids is None else text.ids, probe.sampling, tokens)
 
 
 def probe_level(
@@ -108,7 +104,8 @@ def probe_level(
     if probe.flush:
         flush_cache(site, server.handle)
     requests = [
-        {"id": text.id, "kind": text.kind, "payload": payload(text, probe)} for text in texts
+        {"id": text.id, "kind": text.kind, "payload": payload(site.engine.kind, text, probe)}
+        for text in texts
     ]
     job = f"probe-{name}-c{level}"
     claimed = probe.random is None
@@ -153,25 +150,27 @@ def probe_level(
 
 
 def flush_cache(site: Site, handle: Handle) -> None:
-    """Empties the prefix cache; SGLang answers 400 while requests run, so it is asked again.
+    """Empties the prefix cache; an engine refuses while requests run, so it is asked again.
 
     Raises:
         StageFailedError: The cache could not be emptied within ten seconds, or the server does
             not know how; a probe that was meant to be cold is not measured warm.
     """
     deadline = time.monotonic() + FLUSH_S
+    engine = site.engine.kind
+    path = flush_path(engine)
     while True:
         try:
-            answer = http(site, handle, "POST", "/flush_cache")
+            answer = http(site, handle, "POST", path)
         except AgentRefusal as refusal:
             answer = {"status": 0, "body": str(refusal)}
-        if answer["status"] == 200:
+        if flushed(engine, answer):
             return
         if answer["status"] in _NO_SUCH_PATH or time.monotonic() > deadline:
             raise failed(
                 "probe",
                 "probe_failed",
-                f"the prefix cache was not emptied before the probe (/flush_cache: "
+                f"the prefix cache was not emptied before the probe ({path}: "
                 f"{answer['status']} {answer['body'].strip()[:200]}); flush: false measures warm",
             )
         time.sleep(0.1)
@@ -180,15 +179,16 @@ def flush_cache(site: Site, handle: Handle) -> None:
 def drive(server: Server, load: Load) -> dict[str, Any]:
     """Runs one closed loop on the host and follows it and the engine at once."""
     site, follower, probe, job = server.site, server.follower, load.probe, load.job
-    request = drive_request(
+    asked = drive_request(
+        site,
         server.handle,
         load.requests,
         load.concurrency,
         timeout_s=probe.request_timeout_s,
         deadline_s=probe.timeout_s,
     )
-    request["look_at_gpus"] = load.stage == "probe"
-    site.agent.start(site.folder, job, "drive", request, python=site.python)
+    asked["look_at_gpus"] = load.stage == "probe"
+    site.agent.start(site.folder, job, "drive", asked, python=site.python)
     deadline = time.monotonic() + probe.timeout_s + _MARGIN_S
     # A server that hangs still answers /health: only tokens tell that it works.
     silence_s = min(site.sweep.patience.silence_s, probe.request_timeout_s)

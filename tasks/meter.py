@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from infra.errors import AgentRefusal
 from tasks.counter_counts import Told, from_averages, from_metrics
 from tasks.prometheus import read_metrics
-from tasks.server_info import ServerInfo, read_server_info
-from tasks.wait_ready import http
+from tasks.server_info import ServerInfo
+from tasks.wait_ready import http, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,8 @@ class Meter:
     def before(self) -> Look:
         """To be called after the flush and before the first request."""
         metrics = self._read_metrics()
-        counted = metrics is not None and read_metrics(metrics, "sglang").drafts is not None
+        engine = self._site.engine.kind
+        counted = metrics is not None and read_metrics(metrics, engine).drafts is not None
         if counted or not self._averages:
             return Look(metrics)
         return Look(metrics, self.info().accept_len_by_rank)
@@ -62,7 +63,8 @@ class Meter:
             metrics = self._settled(before.metrics, answered)
             if metrics is None:
                 return Told(remarks=("/metrics gave no answer after the measurement",))
-            told = from_metrics(before.metrics, metrics, "sglang", answered, verified)
+            engine = self._site.engine.kind
+            told = from_metrics(before.metrics, metrics, engine, answered, verified)
             if told != Told():
                 return told
         if before.averages is None:
@@ -72,10 +74,9 @@ class Meter:
     def info(self) -> ServerInfo:
         """The server's account of itself now; an empty one where it gives none."""
         try:
-            answer = http(self._site, self._handle, "GET", "/server_info")
+            return read_settings(self._site, self._handle)[0]
         except AgentRefusal as refusal:
             return ServerInfo(error=str(refusal))
-        return read_server_info(answer["body"], status=answer["status"])
 
     def _settled(self, before: str, answered: Answered) -> str | None:
         """The later answer, once the engine has counted all of our tokens or will not."""
@@ -84,7 +85,8 @@ class Meter:
             metrics = self._read_metrics()
             if metrics is None or time.monotonic() > deadline:
                 return metrics
-            seen = read_metrics(metrics, "sglang", before=before).generation_tokens
+            engine = self._site.engine.kind
+            seen = read_metrics(metrics, engine, before=before).generation_tokens
             if seen is None or seen >= answered.tokens:
                 return metrics
             time.sleep(0.1)

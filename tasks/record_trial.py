@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from configs.plan import hash_of
 from configs.rules import arm_flags
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from configs.plan import Trial
+    from configs.releases import EngineKind
     from configs.sweep import Sweep
     from infra.masking import Mask
     from tasks.drive import Probed
@@ -159,9 +160,7 @@ def bare_record(
 def must_match(site: Site, seen: Seen) -> dict[str, str]:
     """What two comparable trials share: all that is neither arm, factor nor block."""
     facts = dict(seen.survey.must_match) if seen.survey else {}
-    for name in ("max-running-requests", "cuda-graph-max-bs"):
-        if name in seen.effective:
-            facts[name] = seen.effective[name]
+    facts |= limits_in_effect(site.engine.kind, seen.effective)
     for outcome in seen.patches:
         # "inserted now" and "there already" are one source: its hash is what matters.
         facts[f"patch:{outcome.name}"] = outcome.sha256_after or "none"
@@ -170,6 +169,21 @@ def must_match(site: Site, seen: Seen) -> dict[str, str]:
     )
     facts["time_scale"] = f"{site.host.time_scale:g}"
     return facts
+
+
+def limits_in_effect(engine: EngineKind, effective: dict[str, str]) -> dict[str, str]:
+    """What must be equal of the settings in effect, under the name that all engines share.
+
+    vLLM sets its graphs by the tokens of a step, more of them when it speculates: its own affair.
+    """
+    match engine:
+        case "sglang":
+            names = {name: name for name in ("max-running-requests", "cuda-graph-max-bs")}
+        case "vllm":
+            names = {"max-num-seqs": "max-running-requests"}
+        case _:
+            assert_never(engine)
+    return {one: effective[name] for name, one in names.items() if name in effective}
 
 
 def start_times(start: StartFacts | None) -> dict[str, float]:
