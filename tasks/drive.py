@@ -20,7 +20,7 @@ from tasks.prepare import facts_to_keep
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
 from tasks.tear_down import end_engine
-from tasks.venue import failed
+from tasks.venue import StageFailedError, failed
 from tasks.wait_ready import drive_request, http
 
 if TYPE_CHECKING:
@@ -102,7 +102,11 @@ def probe_level(
     """
     site, follower = server.site, server.follower
     if probe.flush:
-        flush_cache(site, server.handle)
+        try:
+            flush_cache(site, server.handle)
+        except StageFailedError:  # of an engine that died between two measurements: its own cause
+            follower.raise_if_dead(follower.poll(timeout_s=0.0).poll, "probe")
+            raise
     requests = [
         {"id": text.id, "kind": text.kind, "payload": payload(site.engine.kind, text, probe)}
         for text in texts

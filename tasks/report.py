@@ -44,6 +44,7 @@ def render_report(
     *,
     question: str | None = None,
     figures: Sequence[str] = (),
+    across: Sequence[str] = (),
 ) -> str:
     """The whole report as Markdown.
 
@@ -52,6 +53,7 @@ def render_report(
         records: the same records, for findings, failures and commands.
         question: the sweep's question in one sentence.
         figures: file names of the figures, beside the report.
+        across: what arms of several engines do not share, a line each (tasks/unmatched).
     """
     ordered = sorted(records, key=lambda r: (r.order, r.trial, r.attempt))
     parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
@@ -69,6 +71,7 @@ def render_report(
         ("Acceptance", _under(_figures(figures, "acceptance"), _acceptance(comparison))),
         ("Factors", _verdicts(comparison, "factor")),
         ("Copies", _copies(comparison)),
+        ("Across engines", _across(across)),
         ("Absolute figures", _standings(comparison)),
         ("Traffic and answers", outputs_section(ordered)),
         ("Findings", findings_section(ordered)),
@@ -94,6 +97,17 @@ def _overview(comparison: Comparison, records: Sequence[TrialRecord]) -> str:
         f"{len(records)} trials on {where}{kind}: {', '.join(counts) or 'none'}. "
         f"Runs: {', '.join(comparison.sweep_runs) or 'none'}."
     )
+
+
+def _across(lines: Sequence[str]) -> str:
+    """What to know of a comparison between engines."""
+    if not lines:
+        return ""
+    head = (
+        "Arms on different engines share target, host, probes, client, sampling, GPUs and the "
+        "limit on requests in flight. Not shared are:"
+    )
+    return "\n".join([head, "", *(f"- {inline(line)}" for line in lines)])
 
 
 def _figures(names: Sequence[str], kind: str) -> str:

@@ -16,6 +16,7 @@ from tasks.figures import draw_figures, draw_pictures
 from tasks.looks import confidence_of_look
 from tasks.report import render_report
 from tasks.report_page import render_page
+from tasks.unmatched import unmatched_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +91,13 @@ def write_files(
     figures = draw_figures(comparison)
     for name, data in figures.items():
         write_bytes(folder / name, data)
-    markdown = render_report(comparison, records, question=sweep.question, figures=tuple(figures))
+    markdown = render_report(
+        comparison,
+        records,
+        question=sweep.question,
+        figures=tuple(figures),
+        across=unmatched_settings(sweep),
+    )
     write_value(folder / "comparison.json", comparison)
     write_text(folder / "report.md", markdown)
     sentence = decision_sentence(comparison)

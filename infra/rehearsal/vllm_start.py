@@ -183,7 +183,7 @@ class Start:
         assert self.workers is not None
         before = self.workers.held_gib
         if before + gib > TOTAL_GIB:
-            raise failures.oom(where, 0, gib, TOTAL_GIB, before)
+            raise _full(where, 0, gib, before)
         self.workers.take(gib)
 
     def _until(self, stage: str) -> float:
@@ -203,9 +203,15 @@ class Start:
             case "die":
                 raise Failure(stage, vllm_words.PLANTED[stage])
             case "oom":
-                raise failures.oom(stage, fault.rank or 0, 2.5, TOTAL_GIB, TOTAL_GIB - 1.1)
+                raise _full(stage, fault.rank or 0, 2.5, TOTAL_GIB - 1.1)
             case "sigkill_scheduler":
                 os.kill(os.getpid(), signal.SIGKILL)
             case _:
                 while True:
                     signal.pause()
+
+
+def _full(where: str, gpu: int, want_gib: float, used_gib: float) -> Failure:
+    """A full card; vLLM adds nothing to what torch says."""
+    told = failures.out_of_memory(gpu, want_gib, TOTAL_GIB, used_gib)
+    return Failure(where, f"torch.OutOfMemoryError: {told}")
