@@ -114,15 +114,17 @@ def _command(question: Question, host: Host, arm: str, levels: dict[str, str]) -
 
 
 def _pairs(argv: list[str]) -> Iterator[str]:
-    """Quoted words, an option and its values as one, so that no line breaks between them."""
+    """Quoted words, an option and its values as one, so that no line breaks between them.
+
+    Only a pair that is longer than a line comes in two (vLLM's speculation is one long argument).
+    """
     held: list[str] = []
-    for word in argv:
+    for word in [*argv, "-"]:
         if held and word.startswith("-"):
-            yield " ".join(held)
+            whole = " ".join(held)
+            yield from [whole] if len(whole) <= _WIDTH - 6 else held
             held = []
         held.append(shlex.quote(word))
-    if held:
-        yield " ".join(held)
 
 
 def _difference(question: Question, host: Host, arm: str, levels: dict[str, str]) -> Iterator[Text]:
@@ -137,12 +139,18 @@ def _difference(question: Question, host: Host, arm: str, levels: dict[str, str]
 
     before = words(sweep.baseline, reference_levels(sweep))
     here = words(arm, levels)
-    for word in before:
-        if word not in here:
-            yield Text(f"  - {word}", style="red")
-    for word in here:
-        if word not in before:
-            yield Text(f"  + {word}", style="green")
+    for sign, style, of, other in (("-", "red", before, here), ("+", "green", here, before)):
+        for word in of:
+            if word not in other:
+                yield from (Text(line, style=style) for line in _changed(sign, word))
+
+
+def _changed(sign: str, word: str) -> list[str]:
+    """One change; an option whose value does not fit beside it stands above it."""
+    option, _, value = word.partition(" ")
+    if len(word) <= _WIDTH:
+        return [f"  {sign} {word}"]
+    return [f"  {sign} {option}", f"      {value}"]
 
 
 def _unmatched(question: Question) -> Iterator[Text]:

@@ -190,13 +190,13 @@ def test_memory_that_is_gone_is_named(ground: Ground):
     assert ground.empty()
 
 
-def test_an_engine_that_dies_under_load_leaves_its_samples(ground: Ground):
+def test_an_engine_that_dies_under_load_is_named_and_tried_again(ground: Ground):
     ground.plant("after_requests", "die", after_requests=2)
     outcome = ground.run(asked("v-base"), fresh=True)
     first = ground.tried(outcome, "b01-v-base", 1).record
     assert first.failure is not None
     assert first.failure.stage in {"warm_up", "probe"}
-    assert first.failure.failure_class == "illegal_access", first.failure
+    assert first.failure.failure_class == "illegal_memory_access", first.failure
     (again,) = outcome.records
     assert (again.attempt, again.status) == (2, "ok"), "that may be a matter of the moment"
     assert ground.empty()

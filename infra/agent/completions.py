@@ -9,6 +9,8 @@ from typing import Any, Optional
 from infra.agent.streams import TEXT_TAIL, Fault, Reading, objects
 
 _LAST = 64
+_LONGEST = 19
+"""Digits of a token id that is none."""
 
 
 class CompletionsStream:
@@ -61,7 +63,8 @@ class CompletionsStream:
         """
         whole = b"".join(self._parts)
         found = self._IDS.findall(whole)
-        ids = [int(number) for part in found for number in part.split(b",") if number.strip()]
+        numbers = [number.strip() for part in found for number in part.split(b",")]
+        ids = [int(number) for number in numbers if number.isdigit() and len(number) < _LONGEST]
         usage: dict[str, Any] = {}
         reason: Any = None
         error: Any = None
@@ -69,7 +72,7 @@ class CompletionsStream:
         for number, event in enumerate(objects(whole)):  # the last one first
             usage = usage or _usage(event)
             error = error or event.get("error")
-            choice: dict[str, Any] = next(iter(event.get("choices") or []), {})
+            choice = _choice(event)
             reason = reason or choice.get("finish_reason")
             texts.append(str(choice.get("text") or ""))
             if number >= _LAST:
@@ -95,6 +98,12 @@ class CompletionsStream:
         if reason == "abort":
             return Fault("aborted", "vLLM ended the request")
         return None
+
+
+def _choice(event: dict[str, Any]) -> dict[str, Any]:
+    choices = event.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else {}
 
 
 def _usage(event: dict[str, Any]) -> dict[str, Any]:
