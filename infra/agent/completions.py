@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 from array import array
 from typing import Any, Optional
 
 from infra.agent.streams import TEXT_TAIL, Fault, Reading, objects
 
-_LAST = 64
+_LAST = 8
+_TAIL_BYTES = 32_768
 _LONGEST = 19
 """Digits of a token id that is none."""
 
@@ -28,6 +31,7 @@ class CompletionsStream:
 
     _COUNT = b'"completion_tokens":'
     _NUMBER = re.compile(rb"\s*(\d{1,18})(?!\d)")
+    _TEXT = re.compile(rb'"text":\s*"((?:[^"\\]|\\.)*)"')
     # The quote before it tells it from prompt_token_ids.
     _IDS = re.compile(rb'"token_ids":\s*\[([\d,\s]*)\]')
 
@@ -68,23 +72,29 @@ class CompletionsStream:
         usage: dict[str, Any] = {}
         reason: Any = None
         error: Any = None
-        texts: list[str] = []
-        for number, event in enumerate(objects(whole)):  # the last one first
+        for event in itertools.islice(objects(whole), _LAST):  # the last one first
             usage = usage or _usage(event)
             error = error or event.get("error")
-            choice = _choice(event)
-            reason = reason or choice.get("finish_reason")
-            texts.append(str(choice.get("text") or ""))
-            if number >= _LAST:
+            reason = reason or _choice(event).get("finish_reason")
+            if usage and reason:
                 break
         fault = self._fault(reason, error)
         meta = {**usage, "finish_reason": reason} if usage or reason else None
         return Reading(
             meta=meta,
             output_ids=ids if found else None,
-            text_tail="".join(reversed(texts))[-TEXT_TAIL:],
+            text_tail=self._tail(whole),
             fault=fault,
         )
+
+    def _tail(self, whole: bytes) -> str:
+        """The last text, put together before it is decoded: an end costs one such look, not many."""
+        pieces = self._TEXT.findall(whole[-_TAIL_BYTES:])[-TEXT_TAIL:]
+        try:
+            text = json.loads(b'"' + b"".join(pieces) + b'"')
+        except ValueError:  # no text of an engine
+            return ""
+        return str(text)[-TEXT_TAIL:]
 
     def _fault(self, reason: Any, error: Any) -> Optional[Fault]:
         if error is not None:
