@@ -24,8 +24,8 @@ def event(ids: list[int], total: int, **more: Any) -> bytes:
 
 
 def last(total: int, **more: Any) -> bytes:
-    usage = {"prompt_tokens": 3, "total_tokens": 3 + total, "completion_tokens": total}
-    usage |= {"prompt_tokens_details": {"cached_tokens": 2}}
+    usage: dict[str, Any] = {"prompt_tokens": 3, "total_tokens": 3 + total}
+    usage |= {"completion_tokens": total, "prompt_tokens_details": {"cached_tokens": 2}}
     body = {"id": "cmpl-1", "choices": [], "usage": usage, **more}
     return b"data: " + json.dumps(body).encode() + b"\n\n" + b"data: [DONE]\n\n"
 
