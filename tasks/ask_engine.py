@@ -6,7 +6,8 @@ import posixpath
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from configs.layers import arm_flags
-from tasks.known_flags import Installed, must_ask, unknown_here
+from configs.plan import arm_env
+from tasks.known_flags import Installed, ignored_here, must_ask, unknown_here
 from tasks.launch import module_of
 from tasks.venue import failed
 
@@ -99,4 +100,6 @@ def check_flags(site: Site, found: Survey) -> tuple[str, ...]:
     wrong = unknown_here(flags, installed)
     if wrong:
         raise failed("survey", "bad_arguments", "; ".join(wrong.values()))
-    return (f"flags were not checked: {installed.why}",) if installed.why else ()
+    unread = ignored_here(arm_env(site.sweep, site.trial.arm, site.trial.levels), installed)
+    unasked = (f"flags were not checked: {installed.why}",) if installed.why else ()
+    return (*unasked, *unread.values())

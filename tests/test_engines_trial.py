@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from configs.problems import ConfigError
 from configs.read import parse_sweep
+from flows.installed import hold_against
+from flows.question import pose
 from infra.rehearsal import truth
 from tasks.reporting import compare_sweep
 from tests import sweeping
@@ -170,6 +173,24 @@ def test_the_verdicts_across_engines_are_right(mixed: Outcome, ground: Ground):
     report = (ground.latest(mixed.records[0].sweep).path / "report" / "report.md").read_text()
     assert "## Across engines" in report
     assert "gpu-memory-utilization are near, not the same" in report
+
+
+def test_a_plan_is_held_against_both_engines(ground: Ground):
+    said: list[str] = []
+    wanted = asked("base", "eagle", "v-base", "v-eagle")
+    hold_against(pose(wanted, str(ground.host_file())), "engines.yaml", said.append)
+    assert [line.partition(" in ")[0] for line in said] == [
+        "box: SGLang 0.5.9",
+        "box: vLLM 0.33.0",
+    ]
+    flags = {**wanted.engines["vllm"].flags, "of-tomorrow": 1}
+    newer = wanted.engines["vllm"].model_copy(update={"flags": flags})
+    with pytest.raises(ConfigError, match=r"vLLM 0\.33\.0 has no --of-tomorrow"):
+        hold_against(
+            pose(wanted.model_copy(update={"engines": {"vllm": newer}}), str(ground.host_file())),
+            "engines.yaml",
+            said.append,
+        )
 
 
 def test_a_dead_engine_core_is_a_failure_with_its_cause(ground: Ground):
