@@ -41,6 +41,7 @@ _MOST_TRIALS: Final = 20_000
 _RANDOM_ELSEWHERE: Final = {"random-ids", "random_ids"}
 # Set by the product for every engine: without them its processes could not be found again.
 _OURS: Final = {"SPT_NOENV", "PYTHONUNBUFFERED"}
+_TOO_QUIET: Final = {"critical", "error", "warning"}
 _LOCAL: Final = {"127.0.0.1", "::1", "localhost"}
 
 
@@ -160,6 +161,9 @@ def _ways(sweep: Sweep) -> Iterator[Said]:
         for key, message in not_for_vllm(arm.speculation):
             yield Said(f"arms.{name}.speculation.{key}", message)
         flags = {**engine_of(sweep, name).flags, **arm.flags}
+        if flags.get("uvicorn-log-level") in _TOO_QUIET:
+            where = place_of(sweep, name, {}, "uvicorn-log-level")
+            yield Said(where, "hides the line by which a start is known to be over: leave it out")
         if not isinstance(arm.speculation, Off) and flags.get("disable-log-stats") is True:
             yield Said(
                 f"arms.{name}.speculation",

@@ -240,6 +240,13 @@ WRONG: dict[str, tuple[tuple[str, str], str]] = {
             "away that alone tell vLLM's acceptance; leave it out"
         ),
     ),
+    "no ready line": (
+        ("gpu-memory-utilization: 0.9", "uvicorn-log-level: warning"),
+        (
+            "engines.vllm.flags.uvicorn-log-level: hides the line by which a start is known to be "
+            "over: leave it out"
+        ),
+    ),
     "our own variable": (
         ("v-base: {engine: vllm}", 'v-base: {engine: vllm, env: {VLLM_SERVER_DEV_MODE: "0"}}'),
         (
