@@ -114,6 +114,8 @@ def _first_fault(asked: _Asked, plan: Plan) -> faults.Fault | None:
 def _launch(asked: _Asked, plan: Plan, config: dict[str, Any]) -> int:
     """Start the children, load, and serve."""
     console = asked.console
+    # A child may fail before the last one is forked, and its word must find a listener.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
     children = Children(plan)
 
     def child_failed(signum: int, frame: object) -> None:
@@ -124,6 +126,7 @@ def _launch(asked: _Asked, plan: Plan, config: dict[str, Any]) -> int:
         kill_tree(children)
 
     signal.signal(signal.SIGQUIT, child_failed)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGQUIT})
     try:
         facts = children.load()
     except RankZeroDied:

@@ -119,6 +119,7 @@ class Children:
         try:
             for signum in (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
                 signal.signal(signum, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGQUIT})
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             titles.die_with_parent(parent)
             if rank is None:
