@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit
+.PHONY: torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit engine-tables
 
 setup: $(VENV)/.done
 
@@ -102,6 +102,12 @@ chaos: setup
 # Our own time, round trips, bytes and memory; writes docs/evidence/own-time.md.
 own-time: setup
 	$(BIN)/python -m benchmarks.own_time
+
+# What released engines have, read out of their wheels (a gigabyte of downloads, once; kept in the
+# cache); writes configs/engines/*.tsv and docs/evidence/sglang-versions.md. CHECK=1 only looks.
+engine-tables: setup
+	$(BIN)/python -m benchmarks.engine_flags $(if $(CHECK),--check)
+	$(BIN)/python -m benchmarks.engine_versions $(if $(CHECK),--check)
 
 # Known weaknesses of what the lock pins; tells, and never stops anything. In a venv of its own: it
 # is not in the lock.

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from configs.cells import cell_cautions
-from configs.flags import flag_value, unknown_flags, whole_flag
+from configs.flags import flag_value, title, unknown_flags, whole_flag
 from configs.layers import (
     arm_flags,
+    engine_of,
     model_paths,
     place_of,
     places,
@@ -16,6 +17,7 @@ from configs.layers import (
 )
 from configs.probe import streams_of
 from configs.problems import Said
+from configs.releases import knows_variable
 from configs.speculation import Eagle, Eagle3, Standalone, drafter_of
 from configs.synthetic_rules import synthetic_cautions
 from configs.variable_cautions import variable_cautions
@@ -37,6 +39,8 @@ def warnings(sweep: Sweep) -> list[Said]:
     """What may run but should be known before the night is spent on it."""
     return [
         *_unknown_flags(sweep),
+        *_unknown_variables(sweep),
+        *_unused_engines(sweep),
         *_graph_limits(sweep),
         *_acceptance(sweep),
         *_few_prompts(sweep),
@@ -52,8 +56,25 @@ def warnings(sweep: Sweep) -> list[Said]:
 
 def _unknown_flags(sweep: Sweep) -> Iterator[Said]:
     for place in places(sweep):
-        for flag in unknown_flags(place.flags):
-            yield Said(f"{place.where}.flags.{flag}", "no SGLang release known here has this flag")
+        for kind in place.engines:
+            for flag in unknown_flags(place.flags, kind):
+                message = f"no {title(kind)} release known here has this flag"
+                yield Said(f"{place.where}.flags.{flag}", message)
+
+
+def _unknown_variables(sweep: Sweep) -> Iterator[Said]:
+    for place in places(sweep):
+        for name in place.env:
+            if knows_variable(name) is False:
+                message = "no SGLang release known here reads this variable"
+                yield Said(f"{place.where}.env.{name}", message)
+
+
+def _unused_engines(sweep: Sweep) -> Iterator[Said]:
+    used = {arm.engine for arm in sweep.arms.values()}
+    for name in sweep.engines:
+        if name not in used:
+            yield Said(f"engines.{name}", "no arm runs on it: name it in an arm's engine")
 
 
 def _graph_limits(sweep: Sweep) -> Iterator[Said]:
@@ -61,6 +82,8 @@ def _graph_limits(sweep: Sweep) -> Iterator[Said]:
     said: dict[Said, None] = {}
     for levels, arms in single_changes(sweep):
         for name in arms:
+            if engine_of(sweep, name).kind != "sglang":
+                continue  # vLLM counts tokens of a step there, not requests
             flags = arm_flags(sweep, name, levels)
             for flag in ("cuda-graph-max-bs", "cuda-graph-max-bs-decode"):
                 limit = whole_flag(flags, flag)
@@ -131,6 +154,8 @@ def _drafter_backend(sweep: Sweep) -> Iterator[Said]:
     said: dict[Said, None] = {}
     for levels, arms in single_changes(sweep):
         for name in arms:
+            if engine_of(sweep, name).kind != "sglang":
+                continue
             arm = sweep.arms[name]
             flags = arm_flags(sweep, name, levels)
             asked = flag_value(flags, "attention-backend")

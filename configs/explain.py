@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from configs.names import ENV_PATTERN, NAME_PATTERN, truth_of
 from configs.problems import Said, WrongKeyError
-from configs.schema import all_models, field_model, kinds_of, missing_kinds, siblings
+from configs.schema import all_models, field_model, kinds_of, missing_kinds, siblings, unsaid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,9 +114,10 @@ def _one(detail: ErrorDetails, asked: _Asked) -> Said | None:
             if not isinstance(here, dict):
                 known = siblings(part, asked.model)
                 return Said(".".join(path), _no_mapping(here, known))
-            if here.get("kind") not in (known := siblings(part, asked.model)):
-                return Said(".".join([*path, "kind"]), _kind_message(here.get("kind"), known))
-            if here["kind"] != asked.kinds[part]:
+            kind = here.get("kind", unsaid(part, asked.model))
+            if kind not in (known := siblings(part, asked.model)):
+                return Said(".".join([*path, "kind"]), _kind_message(kind, known))
+            if kind != asked.kinds[part]:
                 return None
             continue
         if isinstance(part, str) and (part in _SCALARS or "[" in part) and not _has(here, part):

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from configs.names import Count, EnvName, Name, Number, Seconds, Text, Whole
 from configs.nccl import value_problem
 from configs.problems import WrongKeyError
+from configs.releases import EngineKind
 from configs.secret_names import SecretName, secret_reason
 from configs.values import Value
 
@@ -80,6 +81,9 @@ class Host(Value):
     python: Text
     """The engine's Python on the host, e.g. /opt/sglang/bin/python; relative paths and ~ start
     in the home folder."""
+    pythons: dict[EngineKind, Text] = {}
+    """Another Python for one engine, where each has an environment of its own:
+    {vllm: /opt/vllm/bin/python}."""
     gpus: Count
     """How many GPUs the engine may use (all of the host's, by index from 0)."""
     host_class: Name
@@ -114,6 +118,10 @@ class Host(Value):
     Applied in one place, where samples are read (tasks/samples.py)."""
     rehearsal: bool = False
     """True for the pretend host: its reports say so on top."""
+
+    def python_of(self, engine: EngineKind) -> str:
+        """The Python that an engine runs in."""
+        return self.pythons.get(engine, self.python)
 
     @model_validator(mode="after")
     def _only_the_rehearsal_is_scaled(self) -> Self:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
+from configs import vllm
 from configs.cells import cells, first_levels, is_restricted
+from configs.counterparts import LIMIT, counterpart
 from configs.flags import canonical, flag_value, whole_flag
 from configs.speculation import drafter_of
 from configs.speculation_flags import speculation_flags
+from configs.sweep import Sglang
 from configs.synthetic import synthetic_flags
+from configs.vllm import Vllm, vllm_speculation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from configs.names import FlagValue
-    from configs.sweep import Level, Sweep
+    from configs.releases import EngineKind
+    from configs.sweep import Arm, Engine, Level, Sweep
+    from configs.synthetic import Weights
 
 
 class Place(NamedTuple):
@@ -23,6 +29,30 @@ class Place(NamedTuple):
     where: str
     flags: Mapping[str, FlagValue]
     env: Mapping[str, str]
+    engines: tuple[EngineKind, ...]
+    """The engines that get them; a factor's level goes to the arms of all."""
+
+
+def engine_of(sweep: Sweep, arm: str) -> Engine:
+    """The engine that an arm runs on."""
+    name = sweep.arms[arm].engine
+    return sweep.engine if name is None else sweep.engines[name]
+
+
+def engine_place(sweep: Sweep, arm: str) -> str:
+    """The path of the engine that an arm runs on."""
+    name = sweep.arms[arm].engine
+    return "engine" if name is None else f"engines.{name}"
+
+
+def engines_by_place(sweep: Sweep) -> dict[str, Engine]:
+    """Path in the sweep -> engine, of every one that a sweep describes."""
+    return {"engine": sweep.engine} | {f"engines.{n}": e for n, e in sweep.engines.items()}
+
+
+def engine_kinds(sweep: Sweep) -> tuple[EngineKind, ...]:
+    """The engines that a sweep's arms run on, each once, in the arms' order."""
+    return tuple(dict.fromkeys(engine_of(sweep, arm).kind for arm in sweep.arms))
 
 
 def arm_flags(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, FlagValue]:
@@ -30,18 +60,62 @@ def arm_flags(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, Fl
 
     A flag of a later layer takes the place of the same flag under any of its names.
     """
+    engine = engine_of(sweep, arm)
     merged: dict[str, tuple[str, FlagValue]] = {}
-    layers = [sweep.engine.flags, sweep.arms[arm].flags]
+    layers = [_given_anyway(engine), engine.flags, sweep.arms[arm].flags]
     layers += [sweep.factors[factor][level].flags for factor, level in levels.items()]
     for layer in layers:
         for flag, value in layer.items():
-            name = canonical(flag)
-            merged.pop(name, None)
-            merged[name] = (flag, value)
-    one = sweep.arms[arm]
-    drafter = drafter_of(one.speculation) is not None
-    made_up = synthetic_flags(sweep.engine.weights, one.simulate, drafter=drafter)
-    return dict(merged.values()) | speculation_flags(one.speculation) | made_up
+            one = canonical(flag, engine.kind)
+            merged.pop(one, None)
+            merged[one] = (flag, value)
+    return dict(merged.values()) | _by_words(engine, sweep.arms[arm])
+
+
+def weights_of(engine: Engine) -> Weights:
+    """Whether an engine loads real weights; vLLM's are never made up here."""
+    match engine:
+        case Sglang():
+            return engine.weights
+        case Vllm():
+            return "real"
+        case _:
+            assert_never(engine)
+
+
+def _given_anyway(engine: Engine) -> dict[str, FlagValue]:
+    match engine:
+        case Sglang():
+            return {}
+        case Vllm():
+            return vllm.DEFAULT_FLAGS
+        case _:
+            assert_never(engine)
+
+
+def _by_words(engine: Engine, arm: Arm) -> dict[str, FlagValue]:
+    """The flags of what an arm says in words of ours: its speculation, and what it makes up."""
+    way = arm.speculation
+    match engine:
+        case Sglang():
+            drafter = drafter_of(way) is not None
+            made_up = synthetic_flags(engine.weights, arm.simulate, drafter=drafter)
+            return speculation_flags(way) | made_up
+        case Vllm():
+            wanted = vllm_speculation(way)
+            return {} if wanted is None else {"speculative-config": wanted.text()}
+        case _:
+            assert_never(engine)
+
+
+def limit_flag(engine: EngineKind) -> str:
+    """What an engine calls its limit on requests in flight."""
+    return LIMIT.name(engine)
+
+
+def named(flag: str, engine: EngineKind) -> str:
+    """What an engine calls a setting of SGLang; the same word where it has no such thing."""
+    return counterpart(flag, "sglang", engine) or flag
 
 
 def levels_of(sweep: Sweep) -> Iterator[tuple[str, Level]]:
@@ -53,11 +127,12 @@ def levels_of(sweep: Sweep) -> Iterator[tuple[str, Level]]:
 
 def places(sweep: Sweep) -> Iterator[Place]:
     """Every part of a sweep that sets flags and environment."""
-    yield Place("engine", sweep.engine.flags, sweep.engine.env)
+    for where, engine in engines_by_place(sweep).items():
+        yield Place(where, engine.flags, engine.env, (engine.kind,))
     for name, arm in sweep.arms.items():
-        yield Place(f"arms.{name}", arm.flags, arm.env)
+        yield Place(f"arms.{name}", arm.flags, arm.env, (engine_of(sweep, name).kind,))
     for where, level in levels_of(sweep):
-        yield Place(where, level.flags, level.env)
+        yield Place(where, level.flags, level.env, engine_kinds(sweep))
 
 
 def reference_levels(sweep: Sweep) -> dict[str, str]:
@@ -65,15 +140,15 @@ def reference_levels(sweep: Sweep) -> dict[str, str]:
     return first_levels(sweep)
 
 
-def gpus_by_way(flags: Mapping[str, FlagValue]) -> dict[str, int]:
+def gpus_by_way(flags: Mapping[str, FlagValue], engine: EngineKind = "sglang") -> dict[str, int]:
     """Flag -> how many GPUs it multiplies the server by; their product is what the server takes.
 
-    Under DP attention the data-parallel ranks are among the tensor-parallel ones.
+    Under SGLang's DP attention the data-parallel ranks are among the tensor-parallel ones.
     """
-    ways = {flag: whole_flag(flags, flag) or 1 for flag in ("tp-size", "pp-size")}
-    if flag_value(flags, "enable-dp-attention") is not True:
-        ways["dp-size"] = whole_flag(flags, "dp-size") or 1
-    return ways
+    words = [named(flag, engine) for flag in ("tp-size", "pp-size")]
+    if engine != "sglang" or flag_value(flags, "enable-dp-attention") is not True:
+        words.append(named("dp-size", engine))
+    return {flag: whole_flag(flags, flag, engine) or 1 for flag in words}
 
 
 def single_changes(sweep: Sweep) -> Iterator[tuple[dict[str, str], list[str]]]:
@@ -98,12 +173,13 @@ def single_changes(sweep: Sweep) -> Iterator[tuple[dict[str, str], list[str]]]:
 
 def place_of(sweep: Sweep, arm: str, levels: Mapping[str, str], flag: str) -> str:
     """The path of what sets a flag (by canonical name) for an arm under these levels."""
-    found = f"engine.flags.{flag}"
+    engine, there = engine_of(sweep, arm), engine_place(sweep, arm)
+    found = f"{there}.flags.{flag}"
     layers = [(f"arms.{arm}", sweep.arms[arm].flags)]
     layers += [(f"factors.{f}.{name}", sweep.factors[f][name].flags) for f, name in levels.items()]
-    for where, flags in [("engine", sweep.engine.flags), *layers]:
-        given = next((name for name in flags if canonical(name) == flag), None)
-        if given is not None and flag_value(flags, flag) is not None:
+    for where, flags in [(there, engine.flags), *layers]:
+        given = next((name for name in flags if canonical(name, engine.kind) == flag), None)
+        if given is not None and flag_value(flags, flag, engine.kind) is not None:
             found = f"{where}.flags.{given}"
     return found
 
@@ -112,19 +188,20 @@ def env_place_of(
     sweep: Sweep, arm: str, levels: Mapping[str, str], name: str
 ) -> tuple[str, str | None]:
     """The path of what sets a variable for an arm under these levels, and its value if it is set."""
-    layers = [("engine", sweep.engine.env), (f"arms.{arm}", sweep.arms[arm].env)]
+    there = engine_place(sweep, arm)
+    layers = [(there, engine_of(sweep, arm).env), (f"arms.{arm}", sweep.arms[arm].env)]
     layers += [(f"factors.{f}.{level}", sweep.factors[f][level].env) for f, level in levels.items()]
     for where, env in reversed(layers):
         if name in env:
             return f"{where}.env.{name}", env[name]
-    return f"engine.env.{name}", None
+    return f"{there}.env.{name}", None
 
 
 def model_paths(sweep: Sweep) -> dict[str, str]:
-    """Path in the sweep -> folder on the host, of the target and of every drafter."""
+    """Path in the sweep -> folder on the host, of every target and drafter."""
     drafters = {
         f"arms.{name}.speculation.drafter": folder
         for name, arm in sweep.arms.items()
         if (folder := drafter_of(arm.speculation)) is not None
     }
-    return {"engine.model": sweep.engine.model, **drafters}
+    return {f"{at}.model": e.model for at, e in engines_by_place(sweep).items()} | drafters

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from configs.releases import EngineKind
+
 _TABLE = Path(__file__).parent / "engines" / "nccl-variables.tsv"
 GUIDE: Final = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -60,12 +62,17 @@ def variables() -> Mapping[str, Variable]:
     return found
 
 
-def value_problem(name: str, value: str) -> str | None:
+def value_problem(name: str, value: str, engines: Sequence[EngineKind] = ("sglang",)) -> str | None:
     """Why a variable must not have this value, and what would be right; None if it may.
 
     Names that are not in the table may have any value: a newer NCCL may know them.
+
+    Args:
+        name: Of the variable.
+        value: Its text.
+        engines: Whose environment it is.
     """
-    if name == "CUDA_VISIBLE_DEVICES":
+    if name == "CUDA_VISIBLE_DEVICES" and "sglang" in engines:
         if _GPUS.fullmatch(value):
             return None
         return (

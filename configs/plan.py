@@ -9,8 +9,8 @@ import random
 from typing import TYPE_CHECKING
 
 from configs.cells import cells
-from configs.flags import canonical
-from configs.layers import arm_flags
+from configs.flags import canonical, is_switch
+from configs.layers import arm_flags, engine_of
 from configs.synthetic import synthetic_env
 from configs.values import Value
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from configs.names import FlagValue
+    from configs.releases import EngineKind
     from configs.sweep import Sweep
 
 
@@ -91,9 +92,12 @@ def intent(sweep: Sweep, arm: str, levels: Mapping[str, str], shared: Mapping[st
         levels: Factor -> level.
         shared: What :func:`shared_by_all` gives, made once for all settings.
     """
+    engine = engine_of(sweep, arm)
     return hash_of(
         {
-            "flags": _sorted_flags(arm_flags(sweep, arm, dict(levels))),
+            "engine": engine.kind,
+            "model": engine.model,
+            "flags": _sorted_flags(arm_flags(sweep, arm, dict(levels)), engine.kind),
             "env": arm_env(sweep, arm, levels),
             "speculation": sweep.arms[arm].speculation.model_dump(mode="json"),
             **shared,
@@ -104,8 +108,6 @@ def intent(sweep: Sweep, arm: str, levels: Mapping[str, str], shared: Mapping[st
 def shared_by_all(sweep: Sweep, contents: Mapping[str, str]) -> dict[str, object]:
     """What may change the numbers and is the same for all settings."""
     return {
-        "engine": sweep.engine.kind,
-        "model": sweep.engine.model,
         "patches": sorted(sweep.patches),
         "seed": sweep.seed,  # of the choice of prompts
         "probes": {name: p.model_dump(mode="json") for name, p in sweep.probes.items()},
@@ -115,7 +117,7 @@ def shared_by_all(sweep: Sweep, contents: Mapping[str, str]) -> dict[str, object
 
 def arm_env(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, str]:
     """The environment that a sweep asks for: the engine's, the arm's, then the levels'."""
-    merged = {**sweep.engine.env, **sweep.arms[arm].env}
+    merged = {**engine_of(sweep, arm).env, **sweep.arms[arm].env}
     for factor, level in levels.items():
         merged |= sweep.factors[factor][level].env
     return dict(sorted((merged | synthetic_env(sweep.arms[arm].simulate)).items()))
@@ -132,12 +134,15 @@ def hash_of(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _sorted_flags(flags: Mapping[str, FlagValue]) -> list[tuple[str, str]]:
-    """One form for one command: order and aliases do not matter, ``false`` leaves a flag out."""
+def _sorted_flags(flags: Mapping[str, FlagValue], engine: EngineKind) -> list[tuple[str, str]]:
+    """One form for one command: order and aliases do not matter, ``false`` leaves a flag out.
+
+    A switch that ``false`` turns off (vLLM's) stays, as it does in the command.
+    """
     return sorted(
-        (canonical(flag), "" if value is True else repr(value))
+        (canonical(flag, engine), "" if value is True else repr(value))
         for flag, value in flags.items()
-        if value is not False
+        if value is not False or is_switch(flag, engine)
     )
 
 

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 from configs.cautions import warnings
 from configs.cells import cell_problems, cells, crossing_size, is_restricted
-from configs.fairness import LIMIT, LIMIT_WHEN_SPECULATING, unfairness
+from configs.fairness import LIMIT_WHEN_SPECULATING, unfairness
 from configs.flags import canonical, flag_problems, whole_flag
 from configs.host import Ssh
 from configs.layers import (
     arm_flags,
+    engine_kinds,
+    engine_of,
+    engines_by_place,
     gpus_by_way,
     levels_of,
+    limit_flag,
     model_paths,
+    named,
     place_of,
     places,
     single_changes,
@@ -28,6 +33,8 @@ from configs.secret_names import looks_secret, secret_reason
 from configs.speculation import Off
 from configs.speculation_rules import speculation_problems
 from configs.synthetic_rules import synthetic_problems
+from configs.vllm import ALWAYS as VLLM_ALWAYS
+from configs.vllm_rules import vllm_on_host, vllm_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +61,7 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
         *lost,
         *_trial_ids(sweep, len(cells(sweep)) if limited else crossing_size(sweep)),
         *_flags(sweep),
+        *vllm_problems(sweep),
         *_environments(sweep),
         *_paths(sweep),
         *_prompts(sweep),
@@ -142,13 +150,15 @@ def _trial_ids(sweep: Sweep, settings: int) -> Iterator[Said]:
 
 def _flags(sweep: Sweep) -> Iterator[Said]:
     for place in places(sweep):
-        for flag, message in flag_problems(place.flags):
+        found = (each for kind in place.engines for each in flag_problems(place.flags, kind))
+        for flag, message in dict.fromkeys(found):
             yield Said(f"{place.where}.flags.{flag}", message)
     owner: dict[str, str] = {}
     for where, level in levels_of(sweep):
         # Two factors that set one thing: the order of the file would decide silently.
         factor = where.split(".")[1]
-        for thing in [canonical(flag) for flag in level.flags] + list(level.env):
+        kind = engine_kinds(sweep)[0]
+        for thing in [canonical(flag, kind) for flag in level.flags] + list(level.env):
             first = owner.setdefault(thing, where)
             if not first.startswith(f"factors.{factor}."):
                 other = first.split(".")[1]
@@ -162,18 +172,21 @@ def _environments(sweep: Sweep) -> Iterator[Said]:
             if reason is None and name in _OURS:
                 reason = "is set by us, to find the engine's processes again: leave it out"
             if reason is None:
-                reason = value_problem(name, value)
+                reason = value_problem(name, value, place.engines)
+            if reason is None and name in VLLM_ALWAYS and "vllm" in place.engines:
+                reason = "is set by us, to empty the prefix cache and read settings: leave it out"
             if reason is not None:
                 yield Said(f"{place.where}.env.{name}", reason)
 
 
 def _paths(sweep: Sweep) -> Iterator[Said]:
+    targets = {engine.model for engine in engines_by_place(sweep).values()}
     for where, folder in model_paths(sweep).items():
         if folder.startswith("~"):
             yield Said(where, "~ is not expanded, since no shell runs it: write the whole path")
         elif folder != folder.strip():
             yield Said(where, f"{folder!r} begins or ends with a space: take it out")
-        elif where != "engine.model" and folder == sweep.engine.model:
+        elif where.endswith(".drafter") and folder in targets:
             yield Said(where, "is the target itself: name the drafter's folder")
 
 
@@ -202,14 +215,16 @@ def _contexts(sweep: Sweep) -> Iterator[Said]:
     said: dict[Said, None] = {}
     for levels, arms in single_changes(sweep):
         for arm in arms:
-            limit = whole_flag(arm_flags(sweep, arm, levels), "context-length")
+            kind = engine_of(sweep, arm).kind
+            word = named("context-length", kind)
+            limit = whole_flag(arm_flags(sweep, arm, levels), word, kind)
             for name, probe in streams_of(sweep.probes).items():
                 prompt, answer = probe.prompt_tokens, probe.sampling.max_new_tokens
                 if limit is not None and prompt and prompt + answer > limit:
                     key = "random.tokens" if probe.random else "context_tokens"
                     message = (
                         f"{prompt} tokens before the question and {answer} of an answer do not "
-                        f"fit into context-length {limit}: lower them, or raise it"
+                        f"fit into {word} {limit}: lower them, or raise it"
                     )
                     said[Said(f"probes.{name}.{key}", message)] = None
     yield from said
@@ -221,12 +236,13 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
     low: dict[tuple[str, int, str], list[str]] = {}
     for levels, arms in single_changes(sweep):
         for name in arms:
-            arm = sweep.arms[name]
-            limit, whose = whole_flag(arm_flags(sweep, name, levels), LIMIT), ""
-            if limit is None and not isinstance(arm.speculation, Off):
+            arm, kind = sweep.arms[name], engine_of(sweep, name).kind
+            flag = limit_flag(kind)
+            limit, whose = whole_flag(arm_flags(sweep, name, levels), flag, kind), ""
+            if limit is None and kind == "sglang" and not isinstance(arm.speculation, Off):
                 limit, whose = LIMIT_WHEN_SPECULATING, ", SGLang's own when speculating"
             if limit is not None and limit < most:
-                where = place_of(sweep, name, levels, LIMIT)
+                where = place_of(sweep, name, levels, flag)
                 whom = low.setdefault((where, limit, whose), [])
                 whom += [name] if name not in whom else []
     for (where, limit, whose), whom in low.items():
@@ -238,11 +254,12 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
 
 
 def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
+    yield from vllm_on_host(sweep, host)
     seen: set[str] = set()
     for levels, arms in single_changes(sweep):
         for name in arms:
-            flags = arm_flags(sweep, name, levels)
-            sizes = gpus_by_way(flags)
+            kind = engine_of(sweep, name).kind
+            sizes = gpus_by_way(arm_flags(sweep, name, levels), kind)
             ways = math.prod(sizes.values())
             largest = max(sizes, key=lambda flag: sizes[flag])
             where = place_of(sweep, name, levels, largest)

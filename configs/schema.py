@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 from pydantic import BaseModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def all_models(model: type[BaseModel]) -> list[type[BaseModel]]:
@@ -82,12 +82,23 @@ def missing_kinds(data: Any, annotation: Any, where: str = "") -> Iterator[tuple
 
 def _of_union(data: dict[str, Any], annotation: Any, where: str) -> Iterator[tuple[str, list[str]]]:
     variants = {kind: each for each in models_in(annotation) if (kind := _kind(each))}
-    kind = data.get("kind")
+    kind = data.get("kind") or left_out(variants.values())
     if kind is None and len(variants) > 1:
         yield where, list(variants)
     for name, each in variants.items():
         if kind == name or (kind is None and len(variants) == 1):
             yield from missing_kinds(data, each, where)
+
+
+def left_out(variants: Iterable[type[BaseModel]]) -> str | None:
+    """The kind that a mapping without one has: that of the variant which says so, if one does."""
+    return next((_kind(each) for each in variants if getattr(each, "without_kind", False)), None)
+
+
+def unsaid(name: str, model: type[BaseModel]) -> str | None:
+    """The kind that is meant where none is said, in the union that holds the class of this name."""
+    known = set(siblings(name, model))
+    return left_out(each for each in all_models(model) if _kind(each) in known)
 
 
 def _kind(model: type[BaseModel]) -> str | None:

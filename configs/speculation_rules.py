@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from configs.flags import flag_value, whole_flag
-from configs.layers import arm_flags, place_of, single_changes
+from configs.layers import arm_flags, engine_of, place_of, single_changes
 from configs.plan import arm_env
 from configs.problems import Said
 from configs.speculation import Eagle, Eagle3, Nextn, Ngram, Off, Standalone
@@ -41,6 +41,8 @@ def speculation_problems(sweep: Sweep) -> list[Said]:
     found: dict[Said, None] = {}
     for levels, arms in single_changes(sweep):
         for name in arms:
+            if engine_of(sweep, name).kind != "sglang":
+                continue  # what vLLM refuses stands in configs/vllm_rules.py
             arm = sweep.arms[name]
             flags = arm_flags(sweep, name, levels)
             for flag, message in _conflicts(arm.speculation, flags):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -16,11 +16,14 @@ from configs.short_levels import long_form
 from configs.speculation import Off, Speculation
 from configs.synthetic import Simulate, Weights
 from configs.values import Value
+from configs.vllm import Vllm
 
 
 class Sglang(Value):
     """The engine and what all arms share."""
 
+    without_kind: ClassVar[bool] = True
+    """An engine without a kind is this one: files say none from when there was no other."""
     kind: Literal["sglang"] = "sglang"
     model: Text
     """Folder of the target on the host (--model-path)."""
@@ -33,7 +36,7 @@ class Sglang(Value):
     """``dummy``: random weights in every arm (--load-format dummy), of target and drafters."""
 
 
-Engine = Sglang
+Engine = Sglang | Vllm
 
 
 class Level(Value):
@@ -52,6 +55,8 @@ class Level(Value):
 class Arm(Value):
     """One server setting under test."""
 
+    engine: Name | None = None
+    """Name of one of the sweep's ``engines``; none: its ``engine``."""
     speculation: Speculation = Off()
     flags: Flags = {}
     """Flags of this arm alone; they win over the engine's."""
@@ -114,6 +119,8 @@ class Sweep(Value):
     hosts: Annotated[tuple[Name, ...], Field(min_length=1)]
     """Names of files in configs/hosts."""
     engine: Engine
+    engines: dict[Name, Engine] = {}
+    """Further engines by name, for arms that name one: {vllm: {kind: vllm, model: /m}}."""
     baseline: Name
     """The arm that all others are compared with."""
     arms: Annotated[dict[Name, Arm], Field(min_length=1)]
@@ -153,6 +160,12 @@ class Sweep(Value):
     @model_validator(mode="after")
     def _short_forms(self) -> Self:
         """A copy takes everything from its arm; ``until`` says how many blocks there may be."""
+        for name, arm in self.arms.items():
+            if arm.engine is not None and arm.engine not in self.engines:
+                known = ", ".join(self.engines) or "none is described under engines"
+                raise WrongKeyError(
+                    f"arms.{name}.engine", f"no engine is called {arm.engine!r}: {known}"
+                )
         whole = {name: _copied(name, arm, self.arms) for name, arm in self.arms.items()}
         blocks = self.blocks
         if self.until is not None:
@@ -180,7 +193,7 @@ def _copied(name: str, arm: Arm, arms: dict[str, Arm]) -> Arm:
     of = arms[origin]
     if of.replicate_of is not None:
         raise WrongKeyError(key, f"{origin} is a copy itself: name {of.replicate_of}")
-    for field in ("speculation", "flags", "env", "simulate"):
+    for field in ("engine", "speculation", "flags", "env", "simulate"):
         if field in arm.model_fields_set and getattr(arm, field) != getattr(of, field):
             raise WrongKeyError(
                 f"arms.{name}.{field}", f"a copy of {origin} has nothing of its own: leave it out"

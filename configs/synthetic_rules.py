@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from configs.flags import flag_value
-from configs.layers import places
+from configs.layers import engine_of, engine_place, engines_by_place, places, weights_of
 from configs.problems import Said
 from configs.speculation import Ngram, Off, most_drafts
 from configs.synthetic import DRAFT_LOAD_FORMAT, LOAD_FORMAT, PREFIX
@@ -22,24 +22,34 @@ _SAID: Final = {
 }
 
 
+_NOT_VLLM: Final = (
+    "random weights accept nothing, and vLLM is told no acceptance to pretend: real weights here, "
+    "or SGLang's arms with weights: dummy"
+)
+
+
 def synthetic_problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
     """Everything that is wrong with what a sweep makes up; empty where nothing is."""
     found = [*_hidden(sweep, host)]
     found += _questions(sweep)
+    found += _mixed(sweep)
     for name, arm in sweep.arms.items():
-        found += _arm(name, arm, dummy=sweep.engine.weights == "dummy")
+        engine = engine_of(sweep, name)
+        if engine.kind == "sglang":  # of vLLM's arms configs/vllm_rules.py speaks
+            found += _arm(name, arm, dummy=weights_of(engine) == "dummy")
     return found
 
 
 def synthetic_cautions(sweep: Sweep) -> Iterator[Said]:
     """What should be known of a sweep that makes something up."""
     made_up = [name for name, arm in sweep.arms.items() if arm.simulate is not None]
-    if sweep.engine.weights == "dummy":
+    dummy = [at for at, each in engines_by_place(sweep).items() if weights_of(each) == "dummy"]
+    for where in dummy:
         yield Said(
-            "engine.weights",
+            f"{where}.weights",
             "dummy: step times and speeds at a pretended acceptance, no claim about text or drafters",
         )
-    if not made_up and sweep.engine.weights == "real":
+    if not made_up and not dummy:
         return
     for name, probe in sweep.probes.items():
         if not probe.sampling.ignore_eos:
@@ -64,8 +74,13 @@ def _hidden(sweep: Sweep, host: Host | None) -> Iterator[Said]:
     """The same by flags and variables: there it would be told from the real thing by no one."""
     for place in places(sweep):
         for flag, said in _SAID.items():
-            if flag_value(place.flags, flag) == "dummy":
-                yield Said(f"{place.where}.flags.{flag}", f"is said elsewhere: write {said}")
+            if flag_value(place.flags, flag) != "dummy":
+                continue
+            where = f"{place.where}.flags.{flag}"
+            if "sglang" in place.engines:
+                yield Said(where, f"is said elsewhere: write {said}")
+            else:
+                yield Said(where, _NOT_VLLM)
         for name in place.env:
             if name.startswith(PREFIX):
                 yield Said(
@@ -97,6 +112,19 @@ def _questions(sweep: Sweep) -> Iterator[Said]:
         )
     if not any(isinstance(arm.speculation, Off) for arm in sweep.arms.values()):
         yield Said("what_if", "needs an arm without speculation to compare with: add one")
+
+
+def _mixed(sweep: Sweep) -> Iterator[Said]:
+    """Engines with real and with random weights in one sweep."""
+    wanted = weights_of(engine_of(sweep, sweep.baseline))
+    used = {engine_place(sweep, name): engine_of(sweep, name) for name in sweep.arms}
+    for where, engine in used.items():
+        if weights_of(engine) != wanted:
+            yield Said(
+                where,
+                f"has not the {wanted} weights of {sweep.baseline}'s engine: the arms would not be "
+                "comparable; give all engines real weights, or run this one apart",
+            )
 
 
 def _arm(name: str, arm: Arm, *, dummy: bool) -> Iterator[Said]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from configs.flags import flag_value, whole_flag
-from configs.layers import arm_flags, env_place_of, places, single_changes
+from configs.layers import (
+    arm_flags,
+    engine_of,
+    env_place_of,
+    named,
+    places,
+    single_changes,
+)
 from configs.nccl import GUIDE, lacks_ring, legacy_level, similar, variables
 from configs.problems import Said
 
@@ -39,14 +46,15 @@ def variable_cautions(sweep: Sweep) -> list[Said]:
     found: dict[Said, None] = {}
     for place in places(sweep):
         for name, value in place.env.items():
+            where = f"{place.where}.env.{name}"
+            if name in ALWAYS and "sglang" in place.engines:
+                found[Said(where, f"has no effect: {ALWAYS[name]}")] = None
             for message in _of_one(name, value):
-                found[Said(f"{place.where}.env.{name}", message)] = None
+                found[Said(where, message)] = None
     return list(found | dict.fromkeys(_under_flags(sweep)))
 
 
 def _of_one(name: str, value: str) -> Iterator[str]:
-    if name in ALWAYS:
-        yield f"has no effect: {ALWAYS[name]}"
     if not name.startswith("NCCL_"):
         return
     known = variables().get(name)
@@ -78,9 +86,12 @@ def _under_flags(sweep: Sweep) -> Iterator[Said]:
     """What SGLang writes depends on flags: looked at for every arm at its levels."""
     for levels, arms in single_changes(sweep):
         for arm in arms:
-            flags = arm_flags(sweep, arm, levels)
-            if all((whole_flag(flags, size) or 1) == 1 for size in _SIZES):
+            flags, kind = arm_flags(sweep, arm, levels), engine_of(sweep, arm).kind
+            sizes = {size: whole_flag(flags, named(size, kind), kind) or 1 for size in _SIZES}
+            if set(sizes.values()) == {1}:
                 yield from _alone(sweep, arm, levels)
+            if kind != "sglang":
+                continue
             for name, ours in _written(flags).items():
                 where, value = env_place_of(sweep, arm, levels, name)
                 if value is None:

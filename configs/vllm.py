@@ -1,15 +1,49 @@
-"""vLLM's words for a server with EAGLE-3, and the command that they become."""
+"""vLLM as an engine, and what it takes as ``--speculative-config``."""
 
 from __future__ import annotations
 
 import json
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self, assert_never
 
 from pydantic import model_validator
 
-from configs.names import Count, Text, Whole
+from configs.flags import Flags
+from configs.names import Count, EnvName, FlagValue, Text
 from configs.problems import WrongKeyError
+from configs.secret_names import SecretName
+from configs.speculation import Eagle, Eagle3, Nextn, Ngram, Off, Standalone
 from configs.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from configs.speculation import Speculation
+
+DEFAULT_FLAGS: Final[dict[str, FlagValue]] = {"enable-prompt-tokens-details": True}
+"""Given unless the sweep says otherwise: without it no answer tells how much of a prompt came from
+the prefix cache (0.33.0 entrypoints/openai/completion/serving.py)."""
+ALWAYS: Final = {"VLLM_SERVER_DEV_MODE": "1"}
+"""Set for every vLLM: ``/reset_prefix_cache`` and ``/server_info`` are there in this mode alone
+(0.33.0 entrypoints/serve/dev)."""
+
+
+_NGRAM_OF_SGLANG: Final = tuple(
+    name for name in Ngram.model_fields if name not in {"kind", "draft_tokens"}
+)
+
+
+class Vllm(Value):
+    """vLLM, and what all of its arms share."""
+
+    kind: Literal["vllm"] = "vllm"
+    model: Text
+    """Folder of the target on the host."""
+    flags: Flags = {}
+    """Any flag by its full name without dashes: {tensor-parallel-size: 8, max-num-seqs: 64}; false
+    becomes --no-NAME where the flag is a switch."""
+    env: dict[EnvName, str] = {}
+    env_from: tuple[SecretName, ...] = ()
+    """Names of secrets that are taken from the controller's environment."""
 
 
 class VllmSpeculation(Value):
@@ -18,13 +52,18 @@ class VllmSpeculation(Value):
     method: Literal["eagle3", "eagle", "mtp", "ngram", "draft_model"] = "eagle3"
     model: Text | None = None
     """Folder of the drafter on the host."""
-    num_speculative_tokens: Count
-    """Drafts per verify step, without the bonus token: SGLang's num_steps in a chain."""
+    num_speculative_tokens: Count | None = None
+    """Drafts per verify step, without the bonus token: SGLang's num_steps in a chain. None: as many
+    as the target's own layers say (mtp alone)."""
 
     @model_validator(mode="after")
-    def _drafter_is_named(self) -> Self:
+    def _whole(self) -> Self:
         if self.model is None and self.method in {"eagle3", "eagle", "draft_model"}:
             raise WrongKeyError("model", f"is missing: {self.method} needs a drafter's folder")
+        if self.num_speculative_tokens is None and self.method != "mtp":
+            raise WrongKeyError(
+                "num_speculative_tokens", f"is missing: {self.method} has no default in vLLM"
+            )
         return self
 
     def text(self) -> str:
@@ -32,24 +71,68 @@ class VllmSpeculation(Value):
         return json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False)
 
 
-class VllmServer(Value):
-    """One server of vLLM."""
+def vllm_speculation(speculation: Speculation) -> VllmSpeculation | None:
+    """A way of speculating in vLLM's words; None without speculation.
 
-    kind: Literal["vllm"] = "vllm"
-    model: Text
-    """Folder of the target on the host."""
-    port: Whole
-    tensor_parallel_size: Count = 1
-    max_num_seqs: Count | None = None
-    """Requests in flight at most (SGLang's max-running-requests)."""
-    speculation: VllmSpeculation | None = None
+    Raises:
+        ValueError: vLLM cannot do it; :func:`not_for_vllm` says so in words.
+    """
+    match speculation:
+        case Off():
+            return None
+        case Eagle3() | Eagle():
+            return VllmSpeculation(
+                method=speculation.kind,
+                model=speculation.drafter,
+                num_speculative_tokens=speculation.num_steps,
+            )
+        case Nextn():
+            return VllmSpeculation(
+                method="mtp",
+                model=speculation.drafter,
+                num_speculative_tokens=speculation.num_steps,
+            )
+        case Standalone():
+            return VllmSpeculation(
+                method="draft_model",
+                model=speculation.drafter,
+                num_speculative_tokens=speculation.num_steps,
+            )
+        case Ngram():
+            return VllmSpeculation(
+                method="ngram", num_speculative_tokens=speculation.draft_tokens - 1
+            )
+        case _:
+            assert_never(speculation)
 
-    def argv(self) -> list[str]:
-        """The command, each argument an element of its own."""
-        words = ["vllm", "serve", self.model, "--port", str(self.port)]
-        words += ["--tensor-parallel-size", str(self.tensor_parallel_size)]
-        if self.max_num_seqs is not None:
-            words += ["--max-num-seqs", str(self.max_num_seqs)]
-        if self.speculation is not None:
-            words += ["--speculative-config", self.speculation.text()]
-        return words
+
+def not_for_vllm(speculation: Speculation) -> Iterator[tuple[str, str]]:
+    """(key, what is wrong) of everything in a way of speculating that vLLM cannot do."""
+    match speculation:
+        case Off():
+            return
+        case Ngram():
+            for name in _NGRAM_OF_SGLANG:
+                if getattr(speculation, name) is not None:
+                    yield (
+                        name,
+                        "is a setting of SGLang's n-grams, which vLLM's have not: leave it out",
+                    )
+        case Eagle3() | Eagle() | Nextn() | Standalone():
+            if not isinstance(speculation, Standalone) and speculation.adaptive is not None:
+                yield "adaptive", "vLLM's number of steps is fixed: leave it out"
+            if speculation.topk is not None and speculation.topk > 1:
+                steps = speculation.num_steps or 1
+                message = (
+                    f"vLLM drafts chains only, not {speculation.topk} branches: set topk: 1 and "
+                    f"draft_tokens: {steps + 1}"
+                )
+                yield "topk", message
+            elif speculation.num_steps is None and not isinstance(speculation, Nextn):
+                message = (
+                    "is missing: vLLM has no default here; give num_steps, topk: 1 and "
+                    "draft_tokens (num_steps + 1)"
+                )
+                yield "num_steps", message
+        case _:
+            assert_never(speculation)

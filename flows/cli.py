@@ -44,11 +44,16 @@ class Stopped(BaseException):
 
 @app.command()
 def plan(sweep: SweepName, host: HostName = None) -> None:
-    """Show every trial, the exact commands and what would be touched; touches nothing."""
+    """Show every trial and command; with --host, ask the engine there whether it knows all flags."""
     from flows.screened import screened
     from flows.show import plan_text
 
-    console.print(plan_text(screened(pose(sweep, host), Store(runs_folder()), host=host)))
+    question = screened(pose(sweep, host), Store(runs_folder()), host=host)
+    console.print(plan_text(question))
+    if host is not None:
+        from flows.installed import hold_against
+
+        hold_against(question, sweep, say)
 
 
 @app.command()

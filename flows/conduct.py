@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from configs.layers import engine_of
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.sites import leave, site_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from configs.host import Host
     from configs.plan import Trial
+    from configs.releases import EngineKind
     from flows.question import Question
     from flows.stages import Runner
     from infra.host_agent import HostAgent
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from tasks.prepare import Survey
     from tasks.record import TrialRecord
     from tasks.reporting import Report
+    from tasks.topology import Topology
     from tasks.venue import Site
 
 _ATTEMPTS = 2  # a failure that says of itself that once more may help gets one more
@@ -94,7 +97,9 @@ class _Ground(NamedTuple):
 
     host: Host
     agent: HostAgent
-    survey: Survey
+    surveys: dict[EngineKind, Survey]
+    """What it is to each engine, which may have a Python of its own."""
+    topology: Topology | None
     texts: Mapping[str, Mapping[int, list[Text]]]
 
 
@@ -156,7 +161,7 @@ class Conductor:
     def _one(self, trial: Trial) -> Skip | None:
         """One trial with its attempts; or why it is not run."""
         ground = self._grounds.get(trial.host) or self._arrive(trial)
-        wanted = fingerprint(trial, ground.survey)
+        wanted = fingerprint(trial, self._surveyed(trial, ground))
         skip = why_skip(trial, wanted, self._records) or self._stop_before(trial)
         if skip is not None:
             self._hands.say(f"{trial.id}: skipped: {skip.reason}")
@@ -197,8 +202,7 @@ class Conductor:
         claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
         self._held.append(agent)
         agent.make_folder(site.folder)
-        name = f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
-        found, raw = survey(site, name, topology=True)
+        found, raw = _look(site, topology=True)
         write_json(site.keep.path / f"{host.name}.json", facts_to_keep(raw, site.mask))
         texts = texts_of(question.sweep, question.sets, fetch_template(site))
         if has_secrets(question.sweep, host):
@@ -208,17 +212,31 @@ class Conductor:
         hands.say(f"host {host.name}: {known}")
         for warned in topology_warnings(found.topology):
             hands.say(f"host {host.name}: warning: {warned.text}")
-        ground = _Ground(host, agent, found, texts)
+        ground = _Ground(host, agent, {site.engine.kind: found}, found.topology, texts)
         self._grounds[trial.host] = ground
         return ground
+
+    def _surveyed(self, trial: Trial, ground: _Ground) -> Survey:
+        """What the host is to the trial's engine."""
+        kind = engine_of(self._question.sweep, trial.arm).kind
+        if kind not in ground.surveys:
+            runner = self._hands.runner("arrival")
+            site = self._site(trial, ground.agent, runner, None)
+            found, raw = _look(site)
+            name = f"{ground.host.name}-{kind}.json"
+            write_json(site.keep.path / name, facts_to_keep(raw, site.mask))
+            ground.surveys[kind] = found
+            if has_secrets(site.sweep, ground.host):
+                forget_secrets(ground.agent, site.folder)
+            version = found.versions.get(kind, "unknown")
+            self._hands.say(f"host {ground.host.name}: {kind} {version}")
+        return ground.surveys[kind]
 
     def _attempt(self, trial: Trial, ground: _Ground) -> TrialRecord:
         hands, run = self._hands, self._run
         runner = hands.runner(trial.id)
         keep = run.next_attempt(trial.id)
-        site = replace(
-            self._site(trial, ground.agent, runner, keep), topology=ground.survey.topology
-        )
+        site = replace(self._site(trial, ground.agent, runner, keep), topology=ground.topology)
         secrets = self._secrets[trial.host]
         notes = kept_words(screen) if (screen := self._question.screen) else ()
         orders = Orders(self._question.patches, ground.texts, secrets, run.holder, notes=notes)
@@ -249,7 +267,7 @@ class Conductor:
             "notes": (skip.reason,),
             "host_class": host.host_class,
             "rehearsal": host.rehearsal,
-            "fingerprint": fingerprint(trial, ground.survey),
+            "fingerprint": fingerprint(trial, self._surveyed(trial, ground)),
         }
         self._records[trial.id] = record.model_copy(update=update)
         write_value(keep.record, self._records[trial.id])
@@ -261,3 +279,7 @@ class Conductor:
         return site_of(
             self._question, self._run, trial, agent, secrets=secrets, say=runner.say, keep=keep
         )
+
+
+def _look(site: Site, *, topology: bool = False) -> tuple[Survey, dict[str, Any]]:
+    return survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}", topology=topology)

@@ -90,4 +90,5 @@ def _declared(sweep: Sweep, plan: Plan, *trials: str) -> bool:
 
 def _what_counts(host: Host) -> dict[str, object]:
     """What of a host file may change a trial's numbers; addresses and keys may not."""
-    return {"env": host.env, "python": host.python, "time_scale": host.time_scale}
+    told = {"env": host.env, "python": host.python, "time_scale": host.time_scale}
+    return told | ({"pythons": host.pythons} if host.pythons else {})

@@ -13,6 +13,7 @@ from configs.speculation import Off
 from flows.probing import climb, longest, look_inside
 from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
 from infra.store import DiskFull, write_json, write_text
+from tasks.ask_engine import check_flags
 from tasks.contact import IF_KILLED
 from tasks.drafter_host import check_drafter
 from tasks.drive import Probed, Server
@@ -126,6 +127,7 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     found, raw = runner.run(stage("survey"), lambda: survey(site))
     progress.survey = found
     write_json(site.keep.path / "facts.json", facts_to_keep(raw, site.mask))
+    progress.notes += check_flags(site, found)
     runner.run(stage("clean_gpus"), lambda: clean_gpus(site, found, raw))
     progress.patches = runner.run(stage("patch"), lambda: patch(site, orders.patches))
     runner.run(stage("clear_pycache"), lambda: clear_pycache(site, progress.patches))

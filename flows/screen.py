@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.flags import whole_flag
-from configs.layers import arm_flags, reference_levels
+from configs.layers import arm_flags, engine_of, reference_levels
 from configs.plan import Trial
 from flows.run_trial import Orders, run_trial
 from flows.screen_key import screen_key, screen_name
@@ -236,8 +236,10 @@ class Screener:
 
 def _without_traffic(sweep: Sweep, env: dict[str, str]) -> Sweep:
     """The sweep as a start alone sees it; what a level sets itself wins over ``env``."""
-    engine = sweep.engine.model_copy(update={"env": {**env, **sweep.engine.env}})
-    return sweep.model_copy(update={"engine": engine, "probes": {}})
+    asked, name = engine_of(sweep, sweep.baseline), sweep.arms[sweep.baseline].engine
+    engine = asked.model_copy(update={"env": {**env, **asked.env}})
+    at = {"engine": engine} if name is None else {"engines": {**sweep.engines, name: engine}}
+    return sweep.model_copy(update={**at, "probes": {}})
 
 
 def _first_words(told: dict[str, Any], warnings: tuple[str, ...]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from configs.layers import engine_of
 from configs.plan import hash_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def screen_key(question: Question, factor: str) -> str:
                 name: [host.host_class, host.python, host.env, host.gpus]
                 for name, host in question.hosts.items()
             },
-            "engine": sweep.engine.model_dump(mode="json"),
+            "engine": engine_of(sweep, sweep.baseline).model_dump(mode="json"),
             "arms": {name: arm.model_dump(mode="json") for name, arm in sweep.arms.items()},
             "baseline": sweep.baseline,
             "levels": {

@@ -11,13 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from configs.cells import cells, crossing_size, is_restricted
-from configs.layers import reference_levels
+from configs.layers import engine_kinds, engine_of, reference_levels
 from configs.probe import profiles_of, rungs_of
 from configs.rules import arm_flags, looks_secret
 from tasks.decision import leading_cells
-from tasks.launch import engine_argv, engine_env, flag_words
+from tasks.launch import Secrets, engine_argv, engine_env, flag_words, secret_env
 from tasks.noise_floor import BLOCKS
 from tasks.report_tables import comparison_rows
+from tasks.unmatched import unmatched_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,6 +45,7 @@ def plan_text(question: Question) -> RenderableType:
         Text("\nSettings: command, and what differs from the baseline", style="bold"),
     ]
     parts += _settings(question)
+    parts += _unmatched(question)
     parts += [Text("\nTraffic of every trial", style="bold"), *_traffic(question)]
     parts += [Text("\nTouched on the host", style="bold"), *_touched(question)]
     parts += [Text("\nTrials, in this order", style="bold"), _trials(question)]
@@ -89,7 +91,9 @@ def _command(question: Question, host: Host, arm: str, levels: dict[str, str]) -
     sweep = question.sweep
     env = engine_env(sweep, host, arm, levels)
     shown = {k: "***" if looks_secret(k) else v for k, v in env.items()}
-    shown |= dict.fromkeys([*host.env_from, *sweep.engine.env_from], "***")
+    engine = engine_of(sweep, arm)
+    hidden = secret_env(engine, Secrets({}, "***" if host.api_key_from else None))
+    shown |= dict.fromkeys([*host.env_from, *engine.env_from, *hidden], "***")
     argv = engine_argv(
         sweep,
         host,
@@ -112,15 +116,17 @@ def _command(question: Question, host: Host, arm: str, levels: dict[str, str]) -
 
 
 def _pairs(argv: list[str]) -> Iterator[str]:
-    """Quoted words, an option and its values as one, so that no line breaks between them."""
+    """Quoted words, an option and its values as one, so that no line breaks between them.
+
+    Only a pair that is longer than a line comes in two (vLLM's speculation is one long argument).
+    """
     held: list[str] = []
-    for word in argv:
+    for word in [*argv, "-"]:
         if held and word.startswith("-"):
-            yield " ".join(held)
+            whole = " ".join(held)
+            yield from [whole] if len(whole) <= _WIDTH - 6 else held
             held = []
         held.append(shlex.quote(word))
-    if held:
-        yield " ".join(held)
 
 
 def _difference(question: Question, host: Host, arm: str, levels: dict[str, str]) -> Iterator[Text]:
@@ -129,18 +135,32 @@ def _difference(question: Question, host: Host, arm: str, levels: dict[str, str]
 
     def words(of_arm: str, under: dict[str, str]) -> list[str]:
         env = engine_env(sweep, host, of_arm, under)
-        flags = arm_flags(sweep, of_arm, under)
-        given = [shlex.join(flag_words({flag: value})) for flag, value in flags.items()]
+        flags, kind = arm_flags(sweep, of_arm, under), engine_of(sweep, of_arm).kind
+        given = [shlex.join(flag_words({flag: value}, kind)) for flag, value in flags.items()]
         return [*(f"{name}={shlex.quote(env[name])}" for name in env), *filter(None, given)]
 
     before = words(sweep.baseline, reference_levels(sweep))
     here = words(arm, levels)
-    for word in before:
-        if word not in here:
-            yield Text(f"  - {word}", style="red")
-    for word in here:
-        if word not in before:
-            yield Text(f"  + {word}", style="green")
+    for sign, style, of, other in (("-", "red", before, here), ("+", "green", here, before)):
+        for word in of:
+            if word not in other:
+                yield from (Text(line, style=style) for line in _changed(sign, word))
+
+
+def _changed(sign: str, word: str) -> list[str]:
+    """One change; an option whose value does not fit beside it stands above it."""
+    option, _, value = word.partition(" ")
+    if len(word) <= _WIDTH:
+        return [f"  {sign} {word}"]
+    return [f"  {sign} {option}", f"      {value}"]
+
+
+def _unmatched(question: Question) -> Iterator[Text]:
+    """Where arms of several engines are compared: what one has and the other has not."""
+    if len(engine_kinds(question.sweep)) > 1:
+        yield Text("\nAcross engines", style="bold")
+        for line in unmatched_settings(question.sweep):
+            yield from _item(line)
 
 
 def _traffic(question: Question) -> Iterator[Text]:

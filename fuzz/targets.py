@@ -23,6 +23,7 @@ with atheris.instrument_imports(include=["tasks", "configs", "infra"]):
     from configs.problems import ConfigError
     from configs.read import parse_sweep
     from infra.agent.answers import Answer, Malformed
+    from infra.agent.completions import CompletionsStream
     from infra.agent.streams import GenerateStream
     from infra.fits_mlflow import PARAM_LIMIT, fit
     from tasks.bench_result import read_bench
@@ -317,13 +318,14 @@ def _answers(data: bytes) -> None:
     # As the load client reads: torn anywhere, after a head that is an answer's or is not.
     at = data[0] * 8 if data else 0
     for head in (b"", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
-        answer, stream = Answer(), GenerateStream()
-        with contextlib.suppress(Malformed):
-            for piece in (head + data[:at], data[at:]):
-                stream.feed(answer.feed(piece), 0.0)
-        stream.feed(data, 0.0)
-        answer.end()
-        stream.finish()
+        for kind in (GenerateStream, CompletionsStream):
+            answer, stream = Answer(), kind()
+            with contextlib.suppress(Malformed):
+                for piece in (head + data[:at], data[at:]):
+                    stream.feed(answer.feed(piece), 0.0)
+            stream.feed(data, 0.0)
+            answer.end()
+            stream.finish()
 
 
 def _mlflow(data: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tasks.comparison import Difference, Excluded, Refusal, levels_key
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SPECULATES = frozenset({"speculative-algorithm", "speculative-config"})
 """Flags that ask for speculation, of SGLang and of vLLM."""
+ENGINES_OWN: Final = frozenset({"engine", "torch", "cuda-graph-max-bs"})
+"""Facts of an engine, beside its patches: equal among its own arms, another's are its own."""
 
 Acceptance = Literal["none", "real", "simulated"]
 
@@ -149,17 +151,45 @@ def _with_the_facts_of_most(
     judges = [r for r in records if r.baseline] or list(records)
     if not judges:
         return [], []
-    votes = Counter(tuple(sorted(facts(r).items())) for r in judges)
-    expected = dict(votes.most_common(1)[0][0])
-    judge = next(r for r in judges if facts(r) == expected)
+    measure = _most(judges)
+    judge = next(r for r in judges if facts(r) == measure)
+    expected = {engine_of(measure): measure}
     kept, refused = [], []
     for record in records:
-        wrong = differences(expected, facts(record))
+        kind = engine_of(facts(record))
+        if kind not in expected:
+            expected[kind] = _across(measure, [r for r in records if engine_of(facts(r)) == kind])
+        wrong = differences(expected[kind], facts(record))
         if wrong:
             refused.append(_refusal(record, judge, wrong))
         else:
             kept.append(record)
     return kept, refused
+
+
+def _most(records: Sequence[TrialRecord]) -> dict[str, str]:
+    """The facts that most of some trials have."""
+    votes = Counter(tuple(sorted(facts(r).items())) for r in records)
+    return dict(votes.most_common(1)[0][0])
+
+
+def _across(measure: Mapping[str, str], records: Sequence[TrialRecord]) -> dict[str, str]:
+    """What trials of another engine must have: their engine's own as most of them, the rest equal.
+
+    Which engine an arm runs on is what is asked about; that its trials all ran on one release of
+    it is not.
+    """
+    own = {name: value for name, value in _most(records).items() if _is_own(name)}
+    return {name: value for name, value in measure.items() if not _is_own(name)} | own
+
+
+def engine_of(found: Mapping[str, str]) -> str:
+    """The engine that facts are of, without its version; empty where they do not say."""
+    return found.get("engine", "").partition(" ")[0]
+
+
+def _is_own(fact: str) -> bool:
+    return fact in ENGINES_OWN or fact.startswith("patch:")
 
 
 def _excluded(record: TrialRecord, reason: str) -> Excluded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from configs.rules import arm_flags
+from configs.layers import arm_flags, named
 from configs.speculation import drafter_of
 from configs.speculation_flags import algorithm_of
 from configs.synthetic import DRAFT_LOAD_FORMAT
@@ -33,7 +33,7 @@ def check_drafter(site: Site, found: Survey) -> str:
     if folder is None:
         return "no drafter"
     path = site.agent.from_cwd(folder)
-    target = target_facts(site.agent, site.agent.from_cwd(site.sweep.engine.model))
+    target = target_facts(site.agent, site.agent.from_cwd(site.engine.model))
     flags = arm_flags(site.sweep, site.trial.arm, site.trial.levels)
     looked = inspect_folder(
         site.agent,
@@ -59,10 +59,11 @@ def _engine(site: Site, found: Survey, algorithm: str | None) -> EngineFacts:
     """The engine there, with the flags of this arm that the check needs."""
     flags = arm_flags(site.sweep, site.trial.arm, site.trial.levels)
     env = engine_env(site.sweep, site.host, site.trial.arm, site.trial.levels)
-    context = flags.get("context-length")
+    kind = site.engine.kind
+    context = flags.get(named("context-length", kind))
     return EngineFacts(
-        framework="sglang",
-        version=found.versions.get("sglang"),
+        framework=kind,
+        version=found.versions.get(kind),
         speculative_algorithm=algorithm,
         context_length=context if isinstance(context, int) else None,
         dtype=_text(flags.get("dtype")),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from configs.speculation import Off, most_drafts
 from configs.values import Value
 from infra.store import write_json
+from tasks.asking import flush_path, flushed, request
 from tasks.counter_counts import Answered, Told, disagreement
 from tasks.failures import failure_of
 from tasks.gpu_look import GpuLook, read_look
@@ -17,13 +18,14 @@ from tasks.prepare import facts_to_keep
 from tasks.record import ClientHealth, Measurement
 from tasks.samples import read_rows
 from tasks.tear_down import end_engine
-from tasks.venue import failed
+from tasks.venue import StageFailedError, failed
 from tasks.wait_ready import drive_request, http_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from configs.probe import Profile, Stream
+    from configs.releases import EngineKind
     from infra.host_agent import Poll
     from tasks.follow import Follower
     from tasks.launch import Handle
@@ -82,19 +84,15 @@ class Probed(Value):
 
 
 def payload(
-    text: Text, probe: Stream | Profile, *, max_new_tokens: int | None = None
+    engine: EngineKind,
+    text: Text,
+    probe: Stream | Profile,
+    *,
+    max_new_tokens: int | None = None,
 ) -> dict[str, Any]:
-    """The body of one /generate request."""
-    sampling: dict[str, Any] = {
-        "temperature": probe.sampling.temperature,
-        "max_new_tokens": max_new_tokens or probe.sampling.max_new_tokens,
-    }
-    if probe.sampling.top_p < 1:
-        sampling["top_p"] = probe.sampling.top_p
-    if probe.sampling.ignore_eos:
-        sampling["ignore_eos"] = True
-    prompt = {"text": text.text} if text.ids is None else {"input_ids": text.ids}
-    return {**prompt, "sampling_params": sampling, "stream": True}
+    """The body of one request to an engine."""
+    tokens = max_new_tokens or probe.sampling.max_new_tokens
+    return request(engine, text.text if text.ids is None else text.ids, probe.sampling, tokens)
 
 
 def probe_level(
@@ -108,10 +106,15 @@ def probe_level(
     site, follower = server.site, server.follower
     claimed = probe.random is None
     questions = server.meter.questions() if claimed else ()
-    said_before = (flush_cache if probe.flush else http_calls)(site, server.handle, questions)
+    try:
+        said_before = (flush_cache if probe.flush else http_calls)(site, server.handle, questions)
+    except StageFailedError:  # of an engine that died between two measurements: its own cause
+        follower.raise_if_dead(follower.poll(timeout_s=0.0).poll, "probe")
+        raise
     look = server.meter.before(said_before)
     requests = [
-        {"id": text.id, "kind": text.kind, "payload": payload(text, probe)} for text in texts
+        {"id": text.id, "kind": text.kind, "payload": payload(site.engine.kind, text, probe)}
+        for text in texts
     ]
     job = f"probe-{name}-c{level}"
     follower.listen()
@@ -154,7 +157,7 @@ def probe_level(
 
 
 def flush_cache(site: Site, handle: Handle, then: Sequence[Question] = ()) -> list[dict[str, Any]]:
-    """Empties the prefix cache; SGLang answers 400 while requests run, so it is asked again.
+    """Empties the prefix cache; an engine refuses while requests run, so it is asked again.
 
     Args:
         site: Where.
@@ -169,17 +172,19 @@ def flush_cache(site: Site, handle: Handle, then: Sequence[Question] = ()) -> li
             not know how; a probe that was meant to be cold is not measured warm.
     """
     deadline = time.monotonic() + FLUSH_S
+    engine = site.engine.kind
+    path = flush_path(engine)
     while True:
-        answer, *rest = http_calls(site, handle, [("POST", "/flush_cache", None), *then])
+        answer, *rest = http_calls(site, handle, [("POST", path, None), *then])
         if answer["error"] is not None:
             answer = {"status": 0, "body": answer["message"]}
-        if answer["status"] == 200:
+        if flushed(engine, answer):
             return rest
         if answer["status"] in _NO_SUCH_PATH or time.monotonic() > deadline:
             raise failed(
                 "probe",
                 "probe_failed",
-                f"the prefix cache was not emptied before the probe (/flush_cache: "
+                f"the prefix cache was not emptied before the probe ({path}: "
                 f"{answer['status']} {answer['body'].strip()[:200]}); flush: false measures warm",
             )
         time.sleep(0.1)
@@ -188,16 +193,17 @@ def flush_cache(site: Site, handle: Handle, then: Sequence[Question] = ()) -> li
 def drive(server: Server, load: Load) -> dict[str, Any]:
     """Runs one closed loop on the host and follows it and the engine at once."""
     site, follower, probe, job = server.site, server.follower, load.probe, load.job
-    request = drive_request(
+    asked = drive_request(
+        site,
         server.handle,
         load.requests,
         load.concurrency,
         timeout_s=probe.request_timeout_s,
         deadline_s=probe.timeout_s,
     )
-    request["look_at_gpus"] = load.stage == "probe"
+    asked["look_at_gpus"] = load.stage == "probe"
     start: dict[str, Any] | None = site.agent.prepare(
-        site.folder, job, "drive", request, python=site.python
+        site.folder, job, "drive", asked, python=site.python
     )
     deadline = time.monotonic() + probe.timeout_s + _MARGIN_S
     # A server that hangs still answers /health: only tokens tell that it works.

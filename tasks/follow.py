@@ -37,8 +37,8 @@ class Follower:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.start = StartLog(
-            "sglang",
-            model_path=site.sweep.engine.model,
+            site.engine.kind,
+            model_path=site.engine.model,
             draft_path=drafter_of(site.sweep.arms[site.trial.arm].speculation),
         )
         self.last_growth = time.monotonic()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import posixpath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from configs import vllm
+from configs.flags import is_switch
+from configs.layers import engine_of, engines_by_place
 from configs.plan import arm_env
 from configs.problems import ConfigError, Problem
 from configs.rules import arm_flags
+from configs.sweep import Sglang
 from configs.values import Value
+from configs.vllm import Vllm
 from infra.errors import AgentRefusal
 from tasks.venue import failed
 
@@ -18,7 +23,8 @@ if TYPE_CHECKING:
 
     from configs.host import Host
     from configs.names import FlagValue
-    from configs.sweep import Sweep
+    from configs.releases import EngineKind
+    from configs.sweep import Engine, Sweep
     from tasks.venue import Site
 
 # So that a marker in the environment survives the engine's retitling of its processes
@@ -63,10 +69,12 @@ def read_secrets(sweep: Sweep, host: Host, environ: Mapping[str, str] = os.envir
         ConfigError: A named variable is not set; names each.
     """
     hosts, sweeps = f"configs/hosts/{host.name}.yaml", f"configs/sweeps/{sweep.name}.yaml"
-    names = dict.fromkeys([*host.env_from, *sweep.engine.env_from])
+    engines = engines_by_place(sweep)
+    told = [name for engine in engines.values() for name in engine.env_from]
+    names = dict.fromkeys([*host.env_from, *told])
     wanted = [
         *((hosts, "env_from", name) for name in host.env_from),
-        *((sweeps, "engine.env_from", name) for name in sweep.engine.env_from),
+        *((sweeps, f"{at}.env_from", name) for at, of in engines.items() for name in of.env_from),
         *([(hosts, "api_key_from", host.api_key_from)] if host.api_key_from else []),
     ]
     missing = [
@@ -80,15 +88,15 @@ def read_secrets(sweep: Sweep, host: Host, environ: Mapping[str, str] = os.envir
     return Secrets({name: environ[name] for name in names}, key)
 
 
-def flag_words(flags: Mapping[str, FlagValue]) -> list[str]:
-    """Flags as argv elements, in their order."""
+def flag_words(flags: Mapping[str, FlagValue], engine: EngineKind = "sglang") -> list[str]:
+    """Flags as argv elements, in their order; ``false`` turns a switch off, else it is left out."""
     words: list[str] = []
     for flag, value in flags.items():
         name = f"--{flag}"
         if value is True:
             words.append(name)
         elif value is False:
-            continue
+            words += [f"--no-{flag}"] if is_switch(flag, engine) else []
         elif isinstance(value, tuple):
             words += [name, *(str(element) for element in value)]
         elif str(value).startswith("-") and isinstance(value, str):
@@ -109,23 +117,58 @@ def engine_argv(
     api_key: str | None = None,
 ) -> list[str]:
     """The command of one arm under these levels, each argument an element of its own."""
-    ours: dict[str, FlagValue] = {
-        "model-path": sweep.engine.model,
-        "host": host.listen,
-        "port": port,
-    }
-    secret: dict[str, FlagValue] = {} if api_key is None else {"api-key": api_key}
-    return [
-        python or host.python,
-        "-m",
-        "sglang.launch_server",
-        *flag_words({**ours, **arm_flags(sweep, arm, levels), **secret}),
-    ]
+    engine = engine_of(sweep, arm)
+    ours: dict[str, FlagValue] = {"host": host.listen, "port": port}
+    flags = arm_flags(sweep, arm, levels)
+    command = [python or host.python_of(engine.kind), "-m", module_of(engine.kind)]
+    match engine:
+        case Sglang():
+            secret: dict[str, FlagValue] = {} if api_key is None else {"api-key": api_key}
+            target: dict[str, FlagValue] = {"model-path": engine.model}
+            return [*command, *flag_words({**target, **ours, **flags, **secret}, "sglang")]
+        case Vllm():
+            # Its key goes through the environment, where no list of processes shows it.
+            return [*command, "serve", engine.model, *flag_words({**ours, **flags}, "vllm")]
+        case _:
+            assert_never(engine)
+
+
+def module_of(engine: EngineKind) -> str:
+    """What is run with ``python -m``; of vLLM it is what the command ``vllm`` runs."""
+    match engine:
+        case "sglang":
+            return "sglang.launch_server"
+        case "vllm":
+            return "vllm.entrypoints.cli.main"
+        case _:
+            assert_never(engine)
 
 
 def engine_env(sweep: Sweep, host: Host, arm: str, levels: Mapping[str, str]) -> dict[str, str]:
     """What is added to the engine's environment, secrets apart."""
-    return {**_ALWAYS, **host.env, **arm_env(sweep, arm, levels)}
+    return {**_always(engine_of(sweep, arm)), **host.env, **arm_env(sweep, arm, levels)}
+
+
+def _always(engine: Engine) -> dict[str, str]:
+    match engine:
+        case Sglang():
+            return _ALWAYS
+        case Vllm():
+            return {**_ALWAYS, **vllm.ALWAYS}
+        case _:
+            assert_never(engine)
+
+
+def secret_env(engine: Engine, secrets: Secrets) -> dict[str, str]:
+    """What is added to the engine's environment and must not be shown."""
+    match engine:
+        case Sglang():
+            return secrets.env
+        case Vllm():
+            key = {"VLLM_API_KEY": secrets.api_key} if secrets.api_key else {}
+            return {**secrets.env, **key}
+        case _:
+            assert_never(engine)
 
 
 def pick_port(site: Site) -> int:
@@ -183,7 +226,8 @@ def launch(site: Site, secrets: Secrets) -> Handle:
     argv = engine_argv(
         sweep, host, trial.arm, trial.levels, port=port, python=site.python, api_key=secrets.api_key
     )
-    env = {**engine_env(sweep, host, trial.arm, trial.levels), **secrets.env}
+    hidden = secret_env(site.engine, secrets)
+    env = {**engine_env(sweep, host, trial.arm, trial.levels), **hidden}
     agent.put_json(
         {
             "trial": site.marker,

@@ -9,7 +9,7 @@ from infra.errors import AgentRefusal
 from tasks.counter_counts import Told, from_averages, from_metrics
 from tasks.prometheus import read_metrics
 from tasks.server_info import ServerInfo, read_server_info
-from tasks.wait_ready import http
+from tasks.wait_ready import http, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,8 @@ class Meter:
 
     def __init__(self, site: Site, handle: Handle, *, speculating: bool) -> None:
         self._site, self._handle = site, handle
-        self._metrics = self._averages = speculating
+        self._metrics = speculating
+        self._averages = speculating and site.engine.kind == "sglang"  # vLLM keeps none
 
     def heard(self, samples: Iterable[Sample]) -> None:
         """Requests that carry their own counts make the server's average needless."""
@@ -51,7 +52,8 @@ class Meter:
         """From the answers to `questions`, as far as they came."""
         known = dict(zip((path for _, path, _ in self.questions()), said, strict=False))
         metrics = self._metrics_in(known.get(_METRICS))
-        counted = metrics is not None and read_metrics(metrics, "sglang").drafts is not None
+        engine = self._site.engine.kind
+        counted = metrics is not None and read_metrics(metrics, engine).drafts is not None
         info = known.get(_INFO, {})
         if counted or info.get("status") is None:
             return Look(metrics)
@@ -72,7 +74,8 @@ class Meter:
             metrics = self._settled(before.metrics, answered)
             if metrics is None:
                 return Told(remarks=("/metrics gave no answer after the measurement",))
-            told = from_metrics(before.metrics, metrics, "sglang", answered, verified)
+            engine = self._site.engine.kind
+            told = from_metrics(before.metrics, metrics, engine, answered, verified)
             if told != Told():
                 return told
         if before.averages is None:
@@ -82,10 +85,9 @@ class Meter:
     def info(self) -> ServerInfo:
         """The server's account of itself now; an empty one where it gives none."""
         try:
-            answer = http(self._site, self._handle, "GET", _INFO)
+            return read_settings(self._site, self._handle)[0]
         except AgentRefusal as refusal:
             return ServerInfo(error=str(refusal))
-        return read_server_info(answer["body"], status=answer["status"])
 
     def _settled(self, before: str, answered: Answered) -> str | None:
         """The later answer, once the engine has counted all of our tokens or will not."""
@@ -94,7 +96,8 @@ class Meter:
             metrics = self._read_metrics()
             if metrics is None or time.monotonic() > deadline:
                 return metrics
-            seen = read_metrics(metrics, "sglang", before=before).generation_tokens
+            engine = self._site.engine.kind
+            seen = read_metrics(metrics, engine, before=before).generation_tokens
             if seen is None or seen >= answered.tokens:
                 return metrics
             time.sleep(0.1)

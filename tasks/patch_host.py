@@ -27,7 +27,7 @@ _LEDGER = "patched.json"
 
 
 def patch(site: Site, patches: Sequence[Patch]) -> tuple[PatchOutcome, ...]:
-    """Applies every patch of the sweep; a file that has the methods already is left alone.
+    """Applies every patch for the trial's engine; a file that has the methods is left alone.
 
     First puts back what an attempt that was cut off has left, so that a sweep without patches
     does not run on a patched engine, and one with patches reverts what it did not insert itself.
@@ -37,7 +37,7 @@ def patch(site: Site, patches: Sequence[Patch]) -> tuple[PatchOutcome, ...]:
     """
     for said in put_back(site.agent):
         site.say(f"left by an earlier attempt: {said}")
-    return tuple(_patch(site, one) for one in patches)
+    return tuple(_patch(site, one) for one in patches if one.package == site.engine.kind)
 
 
 def _patch(site: Site, one: Patch) -> PatchOutcome:

@@ -6,6 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from configs.layers import engines_by_place
 from configs.plan import hash_of
 from configs.speculation import drafter_of
 from configs.values import Value
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from configs.host import Host
-    from configs.sweep import Sweep
+    from configs.sweep import Engine, Sweep
     from infra.host_agent import HostAgent
     from infra.masking import Mask
     from tasks.process_list import Process
@@ -104,7 +105,7 @@ def survey(
         timeout_s=_FACTS_S,
         holder=site.holder,
     )
-    return read_survey(raw, sweep, host, folders), raw
+    return read_survey(raw, site.engine, host, folders), raw
 
 
 def facts_to_keep(raw: Any, mask: Mask, key: str = "") -> Any:
@@ -122,17 +123,18 @@ def facts_to_keep(raw: Any, mask: Mask, key: str = "") -> Any:
 def model_paths(sweep: Sweep) -> list[str]:
     """The target's and all drafters' folders on the host, each once."""
     drafters = (drafter_of(arm.speculation) for arm in sweep.arms.values())
-    return list(dict.fromkeys([sweep.engine.model, *(d for d in drafters if d)]))
+    targets = (engine.model for engine in engines_by_place(sweep).values())
+    return list(dict.fromkeys([*targets, *(d for d in drafters if d)]))
 
 
 def read_survey(
-    raw: Mapping[str, Any], sweep: Sweep, host: Host, folders: Mapping[str, str]
+    raw: Mapping[str, Any], asked: Engine, host: Host, folders: Mapping[str, str]
 ) -> Survey:
     """From raw facts to values.
 
     Args:
         raw: What the agent's ``facts`` gave.
-        sweep: The question.
+        asked: The engine that is looked at.
         host: Its host.
         folders: Model folder as the sweep names it -> as the host was asked for it.
     """
@@ -156,8 +158,8 @@ def read_survey(
         if (digest := raw["paths"].get(there, {}).get("content"))
     }
     must_match = {
-        "target": sweep.engine.model,
-        "engine": f"{sweep.engine.kind} {versions.get(sweep.engine.kind, 'unknown')}",
+        "target": asked.model,
+        "engine": f"{asked.kind} {versions.get(asked.kind, 'unknown')}",
         "torch": versions.get("torch", "unknown"),
         "driver": versions["driver"],
         "host_class": host.host_class,

@@ -94,9 +94,11 @@ def _record(
     site, job = server.site, _job(name, level)
     load = f"{job}-load"
     requests = [
-        {"id": text.id, "kind": text.kind, "payload": payload(text, probe)} for text in texts
+        {"id": text.id, "kind": text.kind, "payload": payload(site.engine.kind, text, probe)}
+        for text in texts
     ]
     driven = drive_request(
+        site,
         server.handle,
         requests,
         level,

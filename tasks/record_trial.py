@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from configs.plan import hash_of
 from configs.probe import streams_of
@@ -15,13 +15,14 @@ from infra.about import product_version
 from tasks.check import check
 from tasks.check_profile import check_profiles
 from tasks.evidence import evidence_of
-from tasks.launch import engine_argv, engine_env
+from tasks.launch import engine_argv, engine_env, secret_env
 from tasks.record import TrialRecord
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from configs.plan import Trial
+    from configs.releases import EngineKind
     from configs.sweep import Sweep
     from infra.masking import Mask
     from tasks.drive import Probed
@@ -84,7 +85,8 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         for finding in findings
     ) + check_profiles(seen.profiles)
     port = _port(seen) or "<free port>"
-    env = engine_env(sweep, host, trial.arm, trial.levels) | secrets.env
+    hidden = secret_env(site.engine, secrets)
+    env = engine_env(sweep, host, trial.arm, trial.levels) | hidden
     argv = engine_argv(
         sweep, host, trial.arm, trial.levels, port=port, python=site.python, api_key=secrets.api_key
     )
@@ -106,7 +108,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         failure=_masked(seen.failure, site.mask),
         findings=findings,
         command=tuple(site.mask.text(word) for word in argv),
-        environment=site.mask.env(env, secrets.env),
+        environment=site.mask.env(env, hidden),
         asked={flag: str(value) for flag, value in flags.items()},
         effective=seen.effective,
         must_match=must_match(site, seen),
@@ -175,16 +177,14 @@ def _models(site: Site, seen: Seen) -> dict[str, str]:
     """Which content the target and this arm's drafter had."""
     known = seen.survey.identities if seen.survey else {}
     drafter = drafter_of(site.sweep.arms[site.trial.arm].speculation)
-    folders = {"target": site.sweep.engine.model, "drafter": drafter}
+    folders = {"target": site.engine.model, "drafter": drafter}
     return {name: known[folder] for name, folder in folders.items() if folder in known}
 
 
 def must_match(site: Site, seen: Seen) -> dict[str, str]:
     """What two comparable trials share: all that is neither arm, factor nor block."""
     facts = dict(seen.survey.must_match) if seen.survey else {}
-    for name in ("max-running-requests", "cuda-graph-max-bs"):
-        if name in seen.effective:
-            facts[name] = seen.effective[name]
+    facts |= limits_in_effect(site.engine.kind, seen.effective)
     for outcome in seen.patches:
         # "inserted now" and "there already" are one source: its hash is what matters.
         facts[f"patch:{outcome.name}"] = outcome.sha256_after or "none"
@@ -193,6 +193,21 @@ def must_match(site: Site, seen: Seen) -> dict[str, str]:
     )
     facts["time_scale"] = f"{site.host.time_scale:g}"
     return facts
+
+
+def limits_in_effect(engine: EngineKind, effective: dict[str, str]) -> dict[str, str]:
+    """What must be equal of the settings in effect, under the name that all engines share.
+
+    vLLM sets its graphs by the tokens of a step, more of them when it speculates: its own affair.
+    """
+    match engine:
+        case "sglang":
+            names = {name: name for name in ("max-running-requests", "cuda-graph-max-bs")}
+        case "vllm":
+            names = {"max-num-seqs": "max-running-requests"}
+        case _:
+            assert_never(engine)
+    return {one: effective[name] for name, one in names.items() if name in effective}
 
 
 def start_times(start: StartFacts | None) -> dict[str, float]:

@@ -53,6 +53,7 @@ def render_report(
     question: str | None = None,
     figures: Sequence[str] = (),
     screen: Screen | None = None,
+    across: Sequence[str] = (),
 ) -> str:
     """The whole report as Markdown.
 
@@ -62,6 +63,7 @@ def render_report(
         question: the sweep's question in one sentence.
         figures: file names of the figures, beside the report.
         screen: what is known of a factor's levels from before the trials.
+        across: what arms of several engines do not share, a line each (tasks/unmatched).
     """
     ordered = sorted(records, key=lambda r: (r.order, r.trial, r.attempt))
     parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
@@ -86,6 +88,7 @@ def render_report(
         ("What the levels do", effects_section(comparison)),
         ("Screen", screen_section(screen, comparison)),
         ("Copies", _copies(comparison)),
+        ("Across engines", _across(across)),
         ("Absolute figures", _standings(comparison)),
         ("Traffic and answers", outputs_section(ordered)),
         ("Findings", findings_section(ordered)),
@@ -113,6 +116,17 @@ def _overview(comparison: Comparison, records: Sequence[TrialRecord]) -> str:
         f"{len(records)} trials on {where}{kind}: {', '.join(counts) or 'none'}. "
         f"Runs: {', '.join(comparison.sweep_runs) or 'none'}."
     )
+
+
+def _across(lines: Sequence[str]) -> str:
+    """What to know of a comparison between engines."""
+    if not lines:
+        return ""
+    head = (
+        "Arms on different engines share target, host, probes, client, sampling, GPUs and the "
+        "limit on requests in flight. Not shared are:"
+    )
+    return "\n".join([head, "", *(f"- {inline(line)}" for line in lines)])
 
 
 def _figures(names: Sequence[str], kind: str) -> str:

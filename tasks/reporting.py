@@ -19,6 +19,7 @@ from tasks.looks import confidence_of_look
 from tasks.report import render_report
 from tasks.report_page import render_page
 from tasks.screen_kept import read_screen
+from tasks.unmatched import unmatched_settings
 from tasks.what_if import what_if
 
 if TYPE_CHECKING:
@@ -98,7 +99,12 @@ def write_files(
     for name, data in figures.items():
         write_bytes(folder / name, data)
     markdown = render_report(
-        comparison, records, question=sweep.question, figures=tuple(figures), screen=screen
+        comparison,
+        records,
+        question=sweep.question,
+        figures=tuple(figures),
+        screen=screen,
+        across=unmatched_settings(sweep),
     )
     write_value(folder / "comparison.json", comparison)
     write_text(folder / "report.md", markdown)

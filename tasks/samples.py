@@ -7,22 +7,12 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tasks.count_names import ACCEPTED_NAMES, HISTOGRAM_NAMES, PROPOSED_NAMES, STEP_NAMES
 from tasks.foreign_json import BIGGEST_COUNT
 from tasks.record import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-# SGLang renamed the per-request counts twice: 0.5.11 and again 0.5.12, which kept the names of
-# 0.5.11 beside its own; 0.5.23 has the newest only. Newest first: where several are present, the
-# newest is read and a difference is noted. Definitions are the same in all of them
-# (read in the wheels of 0.5.8, 0.5.9, 0.5.11, 0.5.12 and 0.5.23).
-ACCEPTED_NAMES = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
-PROPOSED_NAMES = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
-HISTOGRAM_NAMES = ("spec_correct_drafts_histogram", "spec_accept_histogram")
-STEP_NAMES = ("spec_verify_ct",)
-# Not read: spec_accept_length, which is completion tokens / verify steps and so counts the token
-# that the prefill sampled (3.00 instead of 2.75 for a request of twelve tokens).
 
 NGRAM = 4
 SHA_LENGTH = 16

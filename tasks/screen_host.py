@@ -44,7 +44,7 @@ def sizes_on_host(site: Site) -> Sizes:
     Raises:
         StageFailedError: ``model_config_invalid``: there is none, or it names no hidden size.
     """
-    path = posixpath.join(site.agent.from_cwd(site.sweep.engine.model), "config.json")
+    path = posixpath.join(site.agent.from_cwd(site.engine.model), "config.json")
     try:
         config = json.loads(site.agent.get(path))
         if not isinstance(config, dict):

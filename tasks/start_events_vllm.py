@@ -52,13 +52,21 @@ def _context(state: StartState, found: re.Match[str], _line: LogLine) -> None:
     state.first("context_len", int(found[1].replace(",", "")))
 
 
+def _port(state: StartState, found: re.Match[str], line: LogLine) -> None:
+    state.first("port", int(found[1]))
+    _stage("http_start")(state, found, line)
+
+
 def _nccl(state: StartState, found: re.Match[str], line: LogLine) -> None:
     state.first("nccl_version", found[1])
     _stage("distributed_init")(state, found, line)
 
 
 VLLM_EVENTS: tuple[Event, ...] = (
+    event("Starting vLLM server on ", r"\S*:(\d{1,5})$", _port),
     event("vLLM API server version ", r"([\w.+-]+)", _version),
+    event("vLLM server version ", r"([\w.+-]+), serving", _version),
+    event("Initializing a V", r"1 LLM engine \(v([\w.+-]+)\)", _version),
     event("Initializing a V", "", _stage("starting")),
     event("vLLM is using nccl==", r"([\d.]{1,20})", _nccl),
     event("world_size=", "", _stage("distributed_init")),

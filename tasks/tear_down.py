@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from configs.layers import engines_by_place
 from infra.errors import AgentBroken
 from tasks.patch_host import ledger_path, reverted
 from tasks.prepare import judge_reaped
@@ -117,7 +118,8 @@ def _group(handle: Handle) -> dict[str, Any]:
 
 def has_secrets(sweep: Sweep, host: Host) -> bool:
     """Whether an engine of this sweep gets any value that must not be kept."""
-    return bool(host.env_from or sweep.engine.env_from or host.api_key_from)
+    told = any(engine.env_from for engine in engines_by_place(sweep).values())
+    return bool(host.env_from or told or host.api_key_from)
 
 
 def forget_secrets(agent: HostAgent, folder: str) -> None:

@@ -65,7 +65,7 @@ def fetch_template(site: Site) -> ChatTemplate | None:
     asking: list[Stream | Profile] = [*texts, *profiles_of(sweep.probes).values()]
     if all(probe.template.kind == "none" for probe in asking):
         return None
-    folder = site.agent.from_cwd(sweep.engine.model)
+    folder = site.agent.from_cwd(site.engine.model)
     files: dict[str, str | None] = {}
     for name in ("tokenizer_config.json", "chat_template.jinja"):
         try:

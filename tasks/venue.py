@@ -6,6 +6,7 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from configs.layers import engine_of
 from tasks.failures import failure_of
 from tasks.record import Failure
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from configs.host import Host
     from configs.plan import Trial
-    from configs.sweep import Sweep
+    from configs.sweep import Engine, Sweep
     from infra.host_agent import HostAgent
     from infra.masking import Mask
     from infra.store import TrialFolder
@@ -57,9 +58,14 @@ class Site:
         return posixpath.join(self.agent.root, "trials", self.marker)
 
     @property
+    def engine(self) -> Engine:
+        """The engine that the trial's arm runs on."""
+        return engine_of(self.sweep, self.trial.arm)
+
+    @property
     def python(self) -> str:
-        """The engine's Python on the host."""
-        return self.agent.path(self.host.python)
+        """That engine's Python on the host."""
+        return self.agent.path(self.host.python_of(self.engine.kind))
 
 
 def failed(

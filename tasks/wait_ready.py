@@ -9,32 +9,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from configs.rules import arm_flags
 from configs.speculation import Off
 from configs.values import Value
-from tasks.effective import effective_settings, setting_name
+from infra.errors import AgentRefusal
+from tasks.asking import generation_path, model_path, question, settings_paths
 from tasks.failures import failure_of
 from tasks.readiness import Answer, Facts, judge
-from tasks.server_info import ServerInfo, read_server_info
+from tasks.server_info import ServerInfo
+from tasks.settings_in_use import effective, read_info
 from tasks.venue import failed, failed_as
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from configs.names import FlagValue
+    from configs.releases import EngineKind
     from tasks.follow import Follower
     from tasks.launch import Handle
     from tasks.venue import Site
 
 _PROMPT = "The capital of France is"
-_SHORT = {"text": _PROMPT, "sampling_params": {"temperature": 0, "max_new_tokens": 7}}
-_GENERATE = "/generate"
-_INFO_PATHS = ("/server_info", "/get_server_info")
+_TOKENS = 7
 Question = tuple[str, str, str | None]
 """Method, path and body of a short HTTP request to the engine."""
-_QUESTIONS: tuple[Question, ...] = (
-    ("GET", "/model_info", None),
-    ("POST", _GENERATE, json.dumps(_SHORT)),
-    ("GET", _INFO_PATHS[0], None),
-)
 _GENERATION_S = 120.0
+_SETTINGS_S = 60.0
 _CLASS = {"wrong_model": "wrong_model_served", "timeout": "ready_timeout", "dead": "engine_dead"}
 
 
@@ -85,7 +81,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
                 alive=True,
                 log_ready=ready_line,
                 answers=tuple(answers[-4:]),
-                model=site.sweep.engine.model,
+                model=site.engine.model,
                 silent_s=now - min(follower.last_growth, vain_since or now),
                 silent_limit_s=patience.silence_s,
                 waited_s=now - began,
@@ -99,7 +95,7 @@ def wait_ready(site: Site, follower: Follower, handle: Handle) -> Ready:
                 started_s=time.monotonic() - began, notes=notes, server_info=asking.server_info
             )
         if verdict.final:
-            asked_in_vain = bool(answers) and answers[-1].path == "/generate"
+            asked_in_vain = bool(answers) and answers[-1].path == generation_path(site.engine.kind)
             late = verdict.state == "timeout" and asked_in_vain
             raise _given_up(follower, "not_generating" if late else verdict.state, verdict.reason)
 
@@ -124,13 +120,14 @@ def _ask(site: Site, follower: Follower, handle: Handle, began: float) -> _Asked
 
     A generation that takes longer than a short request may is driven as a job.
     """
-    said = http_calls(site, handle, _QUESTIONS)
+    questions = _questions(site.engine.kind)
+    said = http_calls(site, handle, questions)
     answers = []
-    for (_, path, _), one in zip(_QUESTIONS[:2], said, strict=False):
+    for (_, path, _), one in zip(questions[:2], said, strict=False):
         at = time.monotonic() - began
         if one["error"] is None:
             answers.append(Answer(at, path, one["status"], one["body"], one["seconds"]))
-        elif path == _GENERATE and one["error"] == "timeout":
+        elif path == generation_path(site.engine.kind) and one["error"] == "timeout":
             answers.append(_generate_slowly(site, follower, handle, began))
         else:
             answers.append(Answer(at, path, None, one["message"]))
@@ -138,13 +135,22 @@ def _ask(site: Site, follower: Follower, handle: Handle, began: float) -> _Asked
     return _Asked(answers, told.get("body") if told.get("status") == 200 else None)
 
 
+def _questions(engine: EngineKind) -> tuple[Question, ...]:
+    path, body = question(engine, _PROMPT, _TOKENS, stream=False)
+    return (
+        ("GET", model_path(engine), None),
+        ("POST", path, json.dumps(body)),
+        ("GET", settings_paths(engine)[0], None),
+    )
+
+
 def _generate_slowly(site: Site, follower: Follower, handle: Handle, began: float) -> Answer:
     """The same through the probes' client, detached; the first generation may compile kernels."""
     name = "ready"
-    payload = {**_SHORT, "stream": True}
-    request = drive_request(handle, [{"id": "ready", "kind": "ready", "payload": payload}], 1)
+    path, payload = question(site.engine.kind, _PROMPT, _TOKENS, stream=True)
+    asked = drive_request(site, handle, [{"id": "ready", "kind": "ready", "payload": payload}], 1)
     start: dict[str, Any] | None = site.agent.prepare(
-        site.folder, name, "drive", request, python=site.python
+        site.folder, name, "drive", asked, python=site.python
     )
     sent = time.monotonic()
     result: dict[str, Any] | None = None
@@ -160,13 +166,14 @@ def _generate_slowly(site: Site, follower: Follower, handle: Handle, began: floa
     at, seconds = time.monotonic() - began, time.monotonic() - sent
     if not result or not result.get("completed"):
         text = json.dumps({"error": "no answer to one request"})
-        return Answer(at, "/generate", None, text, seconds)
+        return Answer(at, path, None, text, seconds)
     row = json.loads(site.agent.get(f"{site.folder}/jobs/{name}/samples.jsonl").splitlines()[0])
     said = {"text": row.get("text_tail", ""), "meta_info": row.get("meta") or {}}
-    return Answer(at, "/generate", row.get("status"), json.dumps(said), seconds)
+    return Answer(at, path, row.get("status"), json.dumps(said), seconds)
 
 
 def drive_request(
+    site: Site,
     handle: Handle,
     requests: list[dict[str, Any]],
     concurrency: int,
@@ -177,7 +184,7 @@ def drive_request(
     """What the agent's `drive` job is asked to do."""
     return {
         "base_url": f"http://127.0.0.1:{handle.port}",
-        "path": "/generate",
+        "path": generation_path(site.engine.kind),
         "concurrency": concurrency,
         "timeout_s": timeout_s,
         "deadline_s": deadline_s,
@@ -228,33 +235,40 @@ def verify(site: Site, handle: Handle, ready: Ready) -> tuple[ServerInfo, dict[s
     Raises:
         StageFailedError: ``speculation_not_active``, ``wrong_model_served``.
     """
-    raw = ready.server_info or ""
-    info = read_server_info(raw)
-    for path in _INFO_PATHS if info.error is not None else ():
-        answer = http(site, handle, "GET", path)
-        raw = answer["body"]
-        info = read_server_info(raw, status=answer["status"])
-        if info.error is None:
-            break
+    engine, raw = site.engine.kind, ready.server_info or ""
+    info = read_info(engine, raw)
+    if info.error is not None:
+        info, raw = read_settings(site, handle, patience_s=_SETTINGS_S)
     if info.error is not None:
         raise failed("verify", "not_generating", f"/server_info could not be read: {info.error}")
     wanted = not isinstance(site.sweep.arms[site.trial.arm].speculation, Off)
     if info.spec_active is not None and info.spec_active != wanted:
         told = "does not speculate although asked to" if wanted else "speculates unasked"
         raise failed("verify", "speculation_not_active", f"the server {told}")
-    return info, effective(raw, arm_flags(site.sweep, site.trial.arm, site.trial.levels), info)
+    asked = arm_flags(site.sweep, site.trial.arm, site.trial.levels)
+    return info, effective(engine, raw, asked, info)
 
 
-def effective(raw: str, asked: dict[str, FlagValue], info: ServerInfo) -> dict[str, str]:
-    """The settings in use: every asked flag as the server reports it, and what it decided."""
-    said = effective_settings(raw)
-    found = {flag: str(said[setting_name(flag)]) for flag in asked if setting_name(flag) in said}
-    decided = {
-        "max-running-requests": info.max_running_requests,
-        "max-total-num-tokens": info.max_total_num_tokens,
-        "cuda-graph-max-bs": info.cuda_graph_max_bs,
-        "speculative-num-steps": info.num_steps,
-        "speculative-eagle-topk": info.topk,
-        "speculative-num-draft-tokens": info.num_draft_tokens,
-    }
-    return found | {flag: str(value) for flag, value in decided.items() if value is not None}
+def read_settings(site: Site, handle: Handle, *, patience_s: float = 0.0) -> tuple[ServerInfo, str]:
+    """The server's account of itself, and the text of it; ``error`` where it gives none.
+
+    vLLM's first answer may take longer than a short request: it runs a handful of programs for it
+    (vllm.collect_env), and keeps the result; so it is asked again while there is patience.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        info, raw = ServerInfo(error="not_found"), ""
+        for path in settings_paths(site.engine.kind):
+            try:
+                answer = http(site, handle, "GET", path)
+            except AgentRefusal as refusal:
+                if refusal.error != "timeout":
+                    raise
+                info = ServerInfo(error="timeout")
+                break
+            raw = answer["body"]
+            info = read_info(site.engine.kind, raw, answer["status"])
+            if info.error is None:
+                return info, raw
+        if info.error != "timeout" or time.monotonic() > deadline:
+            return info, raw

@@ -107,7 +107,12 @@ def _traffic(server: Server, load: Load, rest: Iterator[Text], count: int) -> tu
         {
             "id": f"warm-{number}",
             "kind": text.kind,
-            "payload": payload(text, load.probe, max_new_tokens=load.probe.warm_up.max_new_tokens),
+            "payload": payload(
+                server.site.engine.kind,
+                text,
+                load.probe,
+                max_new_tokens=load.probe.warm_up.max_new_tokens,
+            ),
         }
         for number, text in zip(range(count), rest, strict=False)
     ]

@@ -14,7 +14,6 @@ from configs.problems import ConfigError, Problem, Said
 from configs.read import Document, line_of, parse, read_document
 from configs.rules import host_problems, problems, warnings
 from configs.sweep import Sweep
-from configs.vllm import VllmServer
 from tasks.launch import engine_argv
 from tests.case_files import the_file
 from tests.neutral_config import HOST, SWEEP, VLLM, build, leaves, place, words
@@ -87,10 +86,18 @@ def _parse(model: Any, tree: Any, table: dict[str, str], arm: str) -> tuple[Any,
 
 
 def _vllm(neutral: dict[str, Any], document: Document) -> dict[str, Any]:
-    server, found = _parse(VllmServer, build(neutral, VLLM, "it", {}), VLLM, "it")
-    if server is None:
+    chain = neutral["speculative"].get("num_speculative_tokens")
+    told = {"num_steps": chain, "topk": 1, "draft_tokens": chain + 1} if chain else {}
+    speculation = {"kind": neutral["speculative"]["method"], **told}
+    base = {**BASE, "baseline": "it", "arms": {"it": {"speculation": speculation}}}
+    given = {key: neutral[key] for key in ("name", "framework", "model", "tp")}
+    given["speculative"] = {"draft": neutral["speculative"]["draft"]}
+    sweep, found = _parse(Sweep, build(given, VLLM, "it", base), VLLM, "it")
+    if sweep is None:
         return {"ok": False, "problems": [_problem(said, document) for said in found]}
-    argv = server.argv()
+    host = parse(Host, json.dumps(build({"host": "it"}, HOST, "", MACHINE)), "")
+    assert problems(sweep, host) == []
+    argv = engine_argv(sweep, host, "it", {}, port=neutral["port"])
     at = argv.index("--speculative-config") if "--speculative-config" in argv else len(argv)
     return {"ok": True, "argv_contains": argv[at : at + 2], "warnings": []}
 

@@ -34,13 +34,11 @@ SWEEP = {
 }
 HOST = {"host": "connect.host", "port": "port", "gpus": "gpus", "user": "connect.user"}
 VLLM = {
-    "framework": "kind",
-    "model": "model",
-    "port": "port",
-    "tp": "tensor_parallel_size",
-    "max_running_requests": "max_num_seqs",
-    "speculative": "speculation",
-    "speculative.draft": "speculation.model",
+    "name": "name",
+    "framework": "engine.kind",
+    "model": "engine.model",
+    "tp": "arms.{arm}.flags.tensor-parallel-size",
+    "speculative.draft": "arms.{arm}.speculation.drafter",
 }
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "EAGLE": {"kind": "eagle"},

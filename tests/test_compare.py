@@ -382,3 +382,41 @@ def test_a_rise_is_told_from_a_fall():
 def test_a_comparison_survives_json():
     comparison = compare(noisy(PAYS))
     assert type(comparison).model_validate_json(comparison.model_dump_json()) == comparison
+
+
+def engines(**other: str) -> list[TrialRecord]:
+    """A baseline on SGLang and an arm on vLLM, two blocks each; ``other`` changes the latter."""
+    shared = {"target": "t", "driver": "580", "max-running-requests": "64"}
+    ours = {**shared, "engine": "sglang 0.5.9", "torch": "2.9", "cuda-graph-max-bs": "64"}
+    theirs = {**shared, "engine": "vllm 0.33.0", "torch": "2.14", **other}
+    return [
+        record(arm, block, must_match=facts, measurements=(measurement(user_tok_s=speed),))
+        for arm, facts, speed in (("base", ours, 60.0), ("v", theirs, 80.0))
+        for block in (1, 2)
+    ]
+
+
+def test_arms_of_two_engines_are_compared_under_equal_limits() -> None:
+    found = compare(engines())
+    assert found.refusals == ()
+    assert {cell.arm for cell in found.cells} == {"v"}
+
+
+@pytest.mark.parametrize(
+    "fact", [{"max-running-requests": "32"}, {"target": "another"}, {"driver": "590"}]
+)
+def test_what_engines_must_share_is_held(fact: dict[str, str]) -> None:
+    found = compare(engines(**fact))
+    (difference,) = {d for refusal in found.refusals for d in refusal.differences}
+    assert (difference.fact, difference.found) == next(iter(fact.items()))
+
+
+def test_one_engine_keeps_its_release() -> None:
+    odd = record("v", 3, must_match={**engines()[-1].must_match, "engine": "vllm 0.32.0"})
+    third = record("base", 3, must_match=engines()[0].must_match)
+    found = compare([*engines(), third, odd])
+    (refusal,) = found.refusals
+    assert refusal.trial == odd.trial
+    assert [(d.fact, d.expected, d.found) for d in refusal.differences] == [
+        ("engine", "vllm 0.33.0", "vllm 0.32.0")
+    ]

@@ -92,6 +92,6 @@ def test_models_and_kinds_of_a_sweep():
     assert kinds["Eagle3"] == "eagle3"
     assert "Template" not in kinds, "its kind is a choice within one class"
     assert siblings("Eagle3", Sweep) == ["off", "eagle3", "eagle", "nextn", "standalone", "ngram"]
-    assert siblings("Sglang", Sweep) == ["sglang"]
+    assert siblings("Sglang", Sweep) == ["sglang", "vllm"]
     assert len(all_models(Sweep)) == len(set(all_models(Sweep)))
     assert list(missing_kinds({"engine": {"model": "/m"}}, Sweep)) == []

@@ -13,10 +13,10 @@ from configs.flags import (
     flag_problems,
     flag_value,
     in_version,
-    known_flags,
     unknown_flags,
     whole_flag,
 )
+from configs.releases import known_flags
 
 WRONG: dict[str, tuple[str, Any, str]] = {
     "abbreviation": (

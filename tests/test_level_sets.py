@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.flags import known_flags
 from configs.level_sets import LevelSet
 from configs.plan import make_plan
 from configs.problems import ConfigError
 from configs.read import every_file, parse, parse_sweep, read_level_set, read_sweep, to_yaml
+from configs.releases import known_flags
 from configs.rules import warnings
 from configs.sweep import Level, Sweep
 from flows.question import pose

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from configs.flags import known_flags, release
 from configs.problems import ConfigError
 from configs.read import parse
+from configs.releases import known_flags, release
 from configs.speculation import (
     Adaptive,
     Corpus,
@@ -27,7 +27,6 @@ from configs.speculation import (
     most_drafts,
 )
 from configs.speculation_flags import speculation_flags
-from configs.vllm import VllmServer, VllmSpeculation
 
 CHAIN: Any = {"num_steps": 3, "topk": 1, "draft_tokens": 4}
 CHAIN_FLAGS = {
@@ -275,33 +274,3 @@ def test_a_tree_is_taken_exactly_up_to_its_size(steps, topk, tokens):
     else:
         with pytest.raises(ValidationError):
             Eagle3(drafter="/d", num_steps=steps, topk=topk, draft_tokens=tokens)
-
-
-def test_vllm_takes_its_configuration_as_one_argument():
-    server = VllmServer(
-        model="/srv/models/o t",
-        port=8000,
-        tensor_parallel_size=2,
-        max_num_seqs=64,
-        speculation=VllmSpeculation(method="eagle3", model="/srv/d", num_speculative_tokens=3),
-    )
-    assert server.argv() == [
-        "vllm",
-        "serve",
-        "/srv/models/o t",
-        "--port",
-        "8000",
-        "--tensor-parallel-size",
-        "2",
-        "--max-num-seqs",
-        "64",
-        "--speculative-config",
-        '{"method": "eagle3", "model": "/srv/d", "num_speculative_tokens": 3}',
-    ]
-    assert "--speculative-config" not in VllmServer(model="/m", port=1).argv()
-
-
-def test_a_drafter_of_vllm_is_named():
-    with pytest.raises(ConfigError, match="model: is missing: eagle3 needs a drafter's folder"):
-        parse(VllmSpeculation, '{"method": "eagle3", "num_speculative_tokens": 3}', "f")
-    assert VllmSpeculation(method="mtp", num_speculative_tokens=1).model is None

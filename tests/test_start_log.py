@@ -118,6 +118,24 @@ def test_0_5_23_loads_both_before_it_makes_pools():
     assert facts.cuda_graph_bs == (1, 2, 4, 8)
 
 
+def test_vllm_says_its_version_and_port_in_the_words_of_033():
+    log = StartLog()
+    log.feed(
+        b"(APIServer pid=5) INFO 05-06 20:59:01 [startup.py:38] vLLM server version 0.33.0, "
+        b"serving model /m\n"
+        b"(APIServer pid=5) INFO 05-06 20:59:02 [entry.py:139] Starting vLLM server on "
+        b"http://127.0.0.1:8123\n"
+    )
+    facts = log.facts()
+    assert (facts.framework, facts.version, facts.port) == ("vllm", "0.33.0", 8123)
+    logo = StartLog()
+    logo.feed(
+        b"(EngineCore pid=7) INFO 05-06 20:59:02 [core.py:140] Initializing a V1 LLM engine "
+        b"(v0.33.0) with config: model='/m'\n"
+    )
+    assert logo.facts().version == "0.33.0"
+
+
 def test_vllm_start_is_followed_and_wants_a_token_as_proof():
     prefix = "(EngineCore_DP0 pid=7) INFO 05-06 20:59:{:02d} [a.py:1] "
     log = StartLog()

@@ -6,8 +6,9 @@ import json
 from typing import Any, NamedTuple, Optional
 
 from infra.agent import web
+from infra.agent.dialects import STREAMS
 from infra.agent.refusal import Refusal
-from infra.agent.streams import STREAMS, Fault, Reading, Stream
+from infra.agent.streams import Fault, Reading, Stream
 
 
 class Request(NamedTuple):

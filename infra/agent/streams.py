@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional, Protocol
 
 TEXT_TAIL = 200
@@ -101,7 +101,7 @@ class GenerateStream:
         ``cut_stream`` (no finish reason: the engine went away in the middle) or ``not_a_stream``.
         """
         tail = [*self._others[::-1], self._counted]
-        events = [event for part in tail for event in _events(part)]
+        events = [event for part in tail for event in objects(part)]
         whole = next((event for event in events if isinstance(event.get("meta_info"), dict)), None)
         error = next((event["error"] for event in events if "error" in event), None)
         meta = whole["meta_info"] if whole else None
@@ -128,7 +128,7 @@ class GenerateStream:
         return None
 
 
-def _events(part: bytes) -> Iterator[dict[str, Any]]:
+def objects(part: bytes) -> Iterator[dict[str, Any]]:
     """The JSON objects of complete server-sent events, the last one first."""
     for event in reversed(part.split(b"\n\n")):
         data = event.strip()
@@ -140,7 +140,3 @@ def _events(part: bytes) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(value, dict):
             yield value
-
-
-STREAMS: dict[str, Callable[[], Stream]] = {"/generate": GenerateStream}
-"""The parser for each path that ``drive`` can put load on."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Optional
 
 from infra.agent.connection import Connection, Ended, Target, buffer, no_way
+from infra.agent.dialects import STREAMS
 from infra.agent.load import Load, Request, Sample
-from infra.agent.streams import STREAMS, Fault
+from infra.agent.streams import Fault
 
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLIN | select.EPOLLOUT

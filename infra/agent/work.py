@@ -24,6 +24,10 @@ def _work(kind: str, job: Job) -> dict[str, Any]:
         from infra.agent import recording
 
         return recording.record(job)
+    if kind == "options":
+        from infra.agent import options
+
+        return options.options(job)
     # A zipped program is compiled anew each time: whoever reaps is in a hurry and needs no client.
     from infra.agent import drive
 

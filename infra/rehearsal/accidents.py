@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from infra.rehearsal import failures, faults
 from infra.rehearsal.rank import TOTAL_GIB
@@ -10,10 +10,19 @@ from infra.rehearsal.rank import TOTAL_GIB
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from infra.rehearsal.console import Console
+    from infra.rehearsal.console import Says
     from infra.rehearsal.faults import Fault
-    from infra.rehearsal.ranks import Children
     from infra.rehearsal.serving import Server
+
+
+class Mortal(Protocol):
+    """The processes of an engine, of which one may die."""
+
+    def fail(self, where: str, text: str, rank: int | None) -> None:
+        """Let it hit an exception."""
+
+    def kill(self, rank: int) -> None:
+        """SIGKILL it."""
 
 
 class Accidents:
@@ -30,8 +39,8 @@ class Accidents:
         self,
         engine: tuple[Path, str, str | None],
         server: Server,
-        children: Children,
-        ranks: Console,
+        children: Mortal,
+        ranks: Says,
     ) -> None:
         self._folder, self._trial, self._drafter = engine
         self._server, self._children, self._ranks = server, children, ranks

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Protocol
 
 _QUIET = {"warning": 1, "error": 2, "critical": 2}
 _LEVELS = {"info": 0, "warning": 1, "error": 2}
+
+
+class Says(Protocol):
+    """Whoever writes a log."""
+
+    def say(self, message: str, level: str = "info") -> None:
+        """One message."""
 
 
 class Console:

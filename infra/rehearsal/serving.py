@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from infra.rehearsal.accidents import Accidents
-    from infra.rehearsal.console import Console
+    from infra.rehearsal.console import Says
 
 _NATURAL_END_ID = 163_586
 _OPEN = ("/health", "/metrics")  # what SGLang leaves open although it has an API key
@@ -55,7 +55,7 @@ class Server:
     """One server: its requests, its counters and its answers."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, loaded: Loaded, console: Console, ranks: Console
+        self, loop: asyncio.AbstractEventLoop, loaded: Loaded, console: Says, ranks: Says
     ) -> None:
         args = loaded.args
         self.loop, self.loaded, self._args = loop, loaded, args

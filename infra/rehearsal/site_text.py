@@ -161,10 +161,13 @@ LAUNCH_SERVER = dedent(
     """
 )
 
+VLLM_MAIN = LAUNCH_SERVER.replace("rehearsal.engine", "rehearsal.vllm_engine")
+
 _DIST_INFO = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
 VERSIONS = {
     "sglang": "0.5.9",
+    "vllm": "0.33.0",
     "torch": "2.9.1",
     "sgl-kernel": "0.3.21",
     "flashinfer-python": "0.6.3",
@@ -180,6 +183,12 @@ def files(repository: str, folder: str) -> dict[str, str]:
         "sglang/__init__.py": '__version__ = "0.5.9"\n',
         "sglang/version.py": '__version__ = "0.5.9"\n',
         "sglang/launch_server.py": LAUNCH_SERVER.format(repository=repository, folder=folder),
+        "vllm/__init__.py": "",
+        "vllm/engine/__init__.py": "",
+        "vllm/engine/arg_utils.py": "",
+        "vllm/entrypoints/__init__.py": "",
+        "vllm/entrypoints/cli/__init__.py": "",
+        "vllm/entrypoints/cli/main.py": VLLM_MAIN.format(repository=repository, folder=folder),
         "sglang/srt/__init__.py": "",
         "sglang/srt/pretend_torch.py": PRETEND_TORCH,
         "sglang/srt/models/__init__.py": "",

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 BASE_STEP_1_S = 1 / 63.6
 BASE_STEP_64_S = 64 / 2370
+ANCHORS = {
+    "sglang": (BASE_STEP_1_S, BASE_STEP_64_S),
+    "vllm": (1 / 82.5, 64 / 1536),
+}
+"""Seconds of a base step at 1 and at 64 users, by engine: the pretend vLLM is the faster one for
+one user (82.5 tokens/s) and the slower one for 64 (1536), as in the report that this began with."""
 ALL_REDUCE_SHARE = 0.515
 """Share of a decode or verify step that is all-reduce under NCCL's default choice."""
 LL_SAVES = 0.12
@@ -58,6 +64,7 @@ class Arm:
         topk: branches per draft step.
         num_draft_tokens: tokens that one verify step looks at, the bonus position included.
         nccl_proto: value of ``NCCL_PROTO``, empty when unset.
+        engine: whose base step it is.
     """
 
     speculation: bool = False
@@ -66,6 +73,7 @@ class Arm:
     topk: int = 1
     num_draft_tokens: int = 1
     nccl_proto: str = ""
+    engine: str = "sglang"
 
 
 @dataclass(frozen=True)
@@ -106,9 +114,9 @@ def _line(at_1: float, at_64: float, batch: float) -> float:
     return at_1 + (at_64 - at_1) * (batch - 1) / 63
 
 
-def base_step_s(batch: float) -> float:
+def base_step_s(batch: float, engine: str = "sglang") -> float:
     """Seconds of a decode step without speculation; affine in the batch size."""
-    return _line(BASE_STEP_1_S, BASE_STEP_64_S, batch)
+    return _line(*ANCHORS[engine], batch)
 
 
 def all_reduce_factor(nccl_proto: str) -> float:
@@ -122,10 +130,11 @@ def step_s(arm: Arm, batch: float) -> float:
     The cycle costs a base step, plus a part per draft step (more with branches), plus a part
     per draft token that the verify step looks at. All drafters cost the same.
     """
-    whole = base_step_s(batch)
+    whole = base_step_s(batch, arm.engine)
     if arm.speculation:
-        extra_1 = (_VERIFY_RATIO_1 - 1) * BASE_STEP_1_S / 3
-        extra_64 = (_VERIFY_RATIO_64 - 1) * BASE_STEP_64_S / 3
+        base_1, base_64 = ANCHORS[arm.engine]
+        extra_1 = (_VERIFY_RATIO_1 - 1) * base_1 / 3
+        extra_64 = (_VERIFY_RATIO_64 - 1) * base_64 / 3
         unit = _line(extra_1, extra_64, batch)
         drafting = _DRAFT_STEP_PART * arm.num_steps * (1 + _TOPK_COST * (arm.topk - 1))
         verifying = (1 - _DRAFT_STEP_PART) * (arm.num_draft_tokens - 1)
@@ -244,20 +253,24 @@ def simulated_shares(length: float, method: str, steps: int) -> tuple[float, ...
 
 
 def arm_of(
-    args: Mapping[str, Any], accept_at: tuple[float, ...], environment: Mapping[str, str]
+    args: Mapping[str, Any],
+    accept_at: tuple[float, ...],
+    environment: Mapping[str, str],
+    engine: str = "sglang",
 ) -> Arm:
     """The arm that a server's settings, its drafter's acceptance and its environment make."""
     proto = environment.get("NCCL_PROTO", "")
     if args["speculative_algorithm"] is None:
-        return Arm(nccl_proto=proto)
+        return Arm(nccl_proto=proto, engine=engine)
     draft_tokens = args["speculative_num_draft_tokens"]
     if args["speculative_algorithm"] == "NGRAM":
         # Whatever the breadth: the truth is of the whole tree, and nothing is drafted by a model.
         shares = chain(accept_at, draft_tokens - 1, 1, draft_tokens)
-        return Arm(True, shares, 0, 1, draft_tokens, proto)
+        return Arm(True, shares, 0, 1, draft_tokens, proto, engine)
     steps = args["speculative_num_steps"]
     topk = args["speculative_eagle_topk"]
-    if (length := simulated_length(environment)) is not None:
+    length = simulated_length(environment) if engine == "sglang" else None
+    if length is not None:
         method = environment.get(SIMULATE_METHOD, "multinomial")
         shares = simulated_shares(length, method, steps)
         return Arm(True, shares, steps, topk, draft_tokens, proto)
@@ -268,4 +281,5 @@ def arm_of(
         topk=topk,
         num_draft_tokens=draft_tokens,
         nccl_proto=proto,
+        engine=engine,
     )
