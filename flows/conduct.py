@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tasks.prepare import Survey
     from tasks.record import TrialRecord
     from tasks.reporting import Report
+    from tasks.seen_files import FilesSeen
     from tasks.topology import Topology
     from tasks.venue import Site
 
@@ -129,6 +130,7 @@ class Conductor:
         self._began = time.monotonic()
         self._stopped: str | None = None
         self._looked = 0
+        self._seen: FilesSeen = {}
         self._cut_off: list[str] = []
         """Markers of attempts whose process was killed before they could tear down."""
 
@@ -239,7 +241,9 @@ class Conductor:
         site = replace(self._site(trial, ground.agent, runner, keep), topology=ground.topology)
         secrets = self._secrets[trial.host]
         notes = kept_words(screen) if (screen := self._question.screen) else ()
-        orders = Orders(self._question.patches, ground.texts, secrets, run.holder, notes=notes)
+        orders = Orders(
+            self._question.patches, ground.texts, secrets, run.holder, self._seen, notes=notes
+        )
         record = run_trial(site, orders, runner)
         failure = record.failure
         detail = f" ({failure.stage}: {failure.failure_class})" if failure else ""

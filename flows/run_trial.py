@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tasks.launch import Secrets
     from tasks.profile_record import StepProfile
     from tasks.record import Failure, PatchOutcome, TrialRecord
+    from tasks.seen_files import FilesSeen
     from tasks.server_info import ServerInfo
 
 # A cancelled flow has thirty seconds before SIGKILL (Prefect, not a setting); the engine's end
@@ -53,6 +54,8 @@ class Orders(NamedTuple):
     texts: Mapping[str, Mapping[int, list[Text]]]
     secrets: Secrets
     sweep_run: str
+    seen: FilesSeen
+    """What the sweep's trials read of the model folders so far."""
     look: Callable[[Site], str] | None = None
     """Looks at the running engine before any traffic: a screen's proof."""
     notes: tuple[str, ...] = ()  # known before the trial, for its record
@@ -131,7 +134,7 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     runner.run(stage("clean_gpus"), lambda: clean_gpus(site, found, raw))
     progress.patches = runner.run(stage("patch"), lambda: patch(site, orders.patches))
     runner.run(stage("clear_pycache"), lambda: clear_pycache(site, progress.patches))
-    runner.run(stage("check_drafter"), lambda: check_drafter(site, found))
+    runner.run(stage("check_drafter"), lambda: check_drafter(site, found, orders.seen))
     progress.follower = follower = Follower(site)
     progress.handle = handle = runner.run(stage("launch"), lambda: launch(site, orders.secrets))
     ready = runner.run(stage("wait_ready"), lambda: wait_ready(site, follower, handle))

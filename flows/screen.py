@@ -186,7 +186,7 @@ class Screener:
             seen = look_inside(at, names)
             return "looked into the engine's ranks" if seen is not None else "no rank to look into"
 
-        orders = Orders(self._question.patches, {}, self._secrets, run.holder, look)
+        orders = Orders(self._question.patches, {}, self._secrets, run.holder, {}, look)
         record = run_trial(site, orders, runner)
         failure = record.failure
         log = start_log(site)

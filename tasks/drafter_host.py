@@ -11,19 +11,26 @@ from configs.synthetic import DRAFT_LOAD_FORMAT
 from tasks.drafter_verdict import EngineFacts
 from tasks.inspection import inspect_folder, target_facts
 from tasks.launch import engine_env
+from tasks.seen_files import SeenFiles
 from tasks.venue import failed
 
 if TYPE_CHECKING:
     from configs.names import FlagValue
     from tasks.prepare import Survey
+    from tasks.seen_files import FilesSeen
     from tasks.venue import Site
 
 _ALLOW_LONGER = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 _TRUE = frozenset({"1", "true"})
 
 
-def check_drafter(site: Site, found: Survey) -> str:
+def check_drafter(site: Site, found: Survey, seen: FilesSeen) -> str:
     """Refuses a drafter that the engine would refuse, or load and never accept.
+
+    Args:
+        site: The trial's.
+        found: Its survey; says whether the folders are those of an earlier trial.
+        seen: What earlier trials of the sweep read there.
 
     Raises:
         StageFailedError: ``drafter_refused``, ``weights_unreadable``, ``draft_path_missing``.
@@ -33,10 +40,12 @@ def check_drafter(site: Site, found: Survey) -> str:
     if folder is None:
         return "no drafter"
     path = site.agent.from_cwd(folder)
-    target = target_facts(site.agent, site.agent.from_cwd(site.engine.model))
+    known = {site.agent.from_cwd(name): digest for name, digest in found.identities.items()}
+    files = SeenFiles(site.agent, known, seen)
+    target = target_facts(files, site.agent.from_cwd(site.engine.model))
     flags = arm_flags(site.sweep, site.trial.arm, site.trial.levels)
     looked = inspect_folder(
-        site.agent,
+        files,
         path,
         target,
         _engine(site, found, algorithm_of(speculation)),

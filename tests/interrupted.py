@@ -170,7 +170,7 @@ def interrupted(folder: Path, events: list[str]) -> Interrupted:
     if not killed:
         try:
             run_trial(
-                site, Orders((), texts, Secrets({}, None), run.id), ScriptedRunner(stage, what)
+                site, Orders((), texts, Secrets({}, None), run.id, {}), ScriptedRunner(stage, what)
             )
         except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
             happened.append(type(error).__name__)
