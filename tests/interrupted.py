@@ -11,7 +11,9 @@ from flows.run_trial import Orders, run_trial
 from infra.masking import Mask
 from infra.store import Store, write_json, write_value
 from infra.tracking import Tracker
+from tasks.gpus import GpuSurvey
 from tasks.launch import Handle, Secrets
+from tasks.prepare import Survey
 from tasks.record import StageTime, TrialRecord
 from tasks.tear_down import verified
 from tasks.venue import Site, failed
@@ -37,9 +39,12 @@ HANDLE = Handle(
     folder="/h/t", port=30000, pid=7000, pgid=7000, sid=7000, start_ticks=1, boot_id="b"
 )
 # What a stage brings where all is well; those that are not here do their own work.
+SURVEY = Survey(
+    versions={"sglang": "0.5.9"}, gpus=GpuSurvey(), gpu_names=(), facts_key="", must_match={}
+)
 BRINGS: dict[str, Any] = {
     "claim": "claimed",
-    "survey": (None, {}),
+    "survey": (SURVEY, {}),
     "clean_gpus": "8 GPUs free",
     "patch": (),
     "clear_pycache": "",
