@@ -110,7 +110,10 @@ def _questions(sweep: Sweep) -> Iterator[Said]:
             "needs two arms or more that differ in nothing but simulate.accept_length: 1 and the "
             "number of draft steps + 1 are enough",
         )
-    if not any(isinstance(arm.speculation, Off) for arm in sweep.arms.values()):
+    if not any(
+        isinstance(arm.speculation, Off) and engine_of(sweep, name).kind == "sglang"
+        for name, arm in sweep.arms.items()
+    ):
         yield Said("what_if", "needs an arm without speculation to compare with: add one")
 
 

@@ -22,9 +22,8 @@ _LOCAL: Final = {"127.0.0.1", "::1", "localhost"}
 
 def vllm_problems(sweep: Sweep) -> Iterator[Said]:
     """Ways of speculating that vLLM cannot do, and settings that hide what is measured."""
-    for name, arm in sweep.arms.items():
-        if engine_of(sweep, name).kind != "vllm":
-            continue
+    for name in _arms(sweep):
+        arm = sweep.arms[name]
         for key, message in not_for_vllm(arm.speculation):
             yield Said(f"arms.{name}.speculation.{key}", message)
         if arm.simulate is not None:
@@ -47,7 +46,7 @@ def vllm_problems(sweep: Sweep) -> Iterator[Said]:
 
 def _of_sglang_alone(sweep: Sweep) -> Iterator[Said]:
     """Parts of a sweep that speak to SGLang: its profiler, and its ranks under a screen."""
-    there = [name for name in sweep.arms if engine_of(sweep, name).kind == "vllm"]
+    there = _arms(sweep)
     if there:
         for name in profiles_of(sweep.probes):
             yield Said(
@@ -55,12 +54,23 @@ def _of_sglang_alone(sweep: Sweep) -> Iterator[Said]:
                 f"records decode steps with SGLang's profiler, and {', '.join(there)} run on vLLM: "
                 "ask for it in a sweep of SGLang's arms",
             )
-    if sweep.screen is not None and sweep.baseline in there:
-        yield Said(
-            "screen",
-            f"starts SGLang, and {sweep.baseline} runs on vLLM: leave it out, or take a baseline "
-            "on SGLang",
-        )
+    if sweep.screen is not None and (message := no_screen(sweep)) is not None:
+        yield Said("screen", message)
+
+
+def no_screen(sweep: Sweep) -> str | None:
+    """Why a sweep's factors cannot be screened; None where they can."""
+    there = _arms(sweep)
+    if not there:
+        return None
+    return (
+        f"judges what carries SGLang's all-reduces, and {', '.join(there)} run on vLLM: screen in a "
+        "sweep of SGLang's arms"
+    )
+
+
+def _arms(sweep: Sweep) -> list[str]:
+    return [name for name in sweep.arms if engine_of(sweep, name).kind == "vllm"]
 
 
 def vllm_on_host(sweep: Sweep, host: Host) -> Iterator[Said]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from configs.problems import ConfigError, Problem
 from configs.screening import Screening
+from configs.vllm_rules import no_screen
 from flows.runs import open_run
 from flows.screen import Screener, screening_question
 from flows.screened import screened
@@ -71,9 +72,11 @@ def asked_screening(question: Question, factor: str | None, *, starts: bool) -> 
     """What is to be screened: the sweep's own word, or its only factor.
 
     Raises:
-        ConfigError: No such factor, or several and none named.
+        ConfigError: No such factor, several and none named, or arms on another engine than SGLang.
     """
     sweep = question.sweep
+    if (message := no_screen(sweep)) is not None:
+        raise ConfigError([Problem(f"sweep {sweep.name}", "screen", message)])
     own = sweep.screen
     name = factor or (own.factor if own else None)
     if name is None and len(sweep.factors) == 1:

@@ -12,7 +12,7 @@ import math
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tasks.comparable import acceptance, block_of, select
+from tasks.comparable import acceptance, block_of, engine_of, facts, select
 from tasks.comparison import levels_key
 from tasks.paired import paired
 from tasks.step_cost import Step, step_cost
@@ -88,8 +88,9 @@ def what_if(
 
 
 def _reference(records: Sequence[TrialRecord]) -> str | None:
-    """The baseline if it decodes plainly, else an arm that does."""
-    plain = [r for r in records if acceptance(r) == "none"]
+    """The baseline if it decodes plainly, else an arm that does; on the engine that pretends."""
+    engines = {engine_of(facts(r)) for r in records if acceptance(r) == "simulated"}
+    plain = [r for r in records if acceptance(r) == "none" and engine_of(facts(r)) in engines]
     plain.sort(key=lambda r: (not r.baseline, r.order))
     return plain[0].arm if plain else None
 

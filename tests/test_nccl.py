@@ -164,7 +164,9 @@ def test_on_one_gpu_no_variable_of_nccl_matters():
             "changes nothing: one GPU serves here (tp-size), and talks to no other",
         )
     ]
-    assert warnings(sweep(alone, (LL, "    ll: {NCCL_DEBUG: INFO, SGLANG_X: '1'}"))) == []
+    assert (
+        warnings(sweep(alone, (LL, "    ll: {NCCL_DEBUG: INFO, SGLANG_ENABLE_SPEC_V2: '1'}"))) == []
+    )
 
 
 @pytest.mark.parametrize(

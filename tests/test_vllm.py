@@ -296,6 +296,16 @@ WRONG: dict[str, tuple[tuple[str, str], str]] = {
             "vLLM: ask for it in a sweep of SGLang's arms"
         ),
     ),
+    "a screen": (
+        (
+            "blocks: 2",
+            "factors: {nccl: {default: {}, ll: {NCCL_PROTO: LL}}}\nscreen: {factor: nccl}",
+        ),
+        (
+            "screen: judges what carries SGLang's all-reduces, and v-base, v-eagle run on vLLM: "
+            "screen in a sweep of SGLang's arms"
+        ),
+    ),
     "a secret flag": (
         ("gpu-memory-utilization: 0.9", "hf-token: x"),
         (
