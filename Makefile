@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit engine-tables
+.PHONY: long torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit engine-tables
 
 setup: $(VENV)/.done
 
@@ -32,7 +32,7 @@ check: setup
 
 # Two at a time, file by file; what measures real time runs afterwards, alone.
 unit: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone and not chaos"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone and not chaos and not long" --durations=15
 	$(BIN)/python -m pytest -m alone
 
 TORCH := .venv-torch
@@ -49,6 +49,10 @@ torch: $(TORCH)/.done
 # All-reduce with gloo, in real processes.
 torch-test: torch
 	$(BIN)/python -m pytest -q tests/test_collectives.py
+
+# Whole sweeps of single features over SSH, beyond what `make test` plays; four minutes.
+long: setup
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
 fix: setup
 	$(BIN)/ruff check --fix .

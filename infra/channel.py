@@ -6,7 +6,7 @@ import math
 import select
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import paramiko
@@ -58,7 +58,8 @@ def bounded(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
 
     def close() -> None:
         late.set()
-        channel.close()
+        with suppress(OSError, EOFError, paramiko.SSHException):  # the line is gone as a whole
+            channel.close()
 
     timer = threading.Timer(seconds, close)
     timer.daemon = True

@@ -89,6 +89,7 @@ def of(outcome: Outcome, arm: str) -> list[TrialRecord]:
     return found
 
 
+@pytest.mark.long
 def test_every_arm_is_measured_on_its_engine(mixed: Outcome, ground: Ground):
     for arm in ("base", "eagle", "v-base", "v-eagle"):
         engine = "vllm 0.33.0" if arm.startswith("v-") else "sglang 0.5.9"
@@ -98,6 +99,7 @@ def test_every_arm_is_measured_on_its_engine(mixed: Outcome, ground: Ground):
     assert ground.empty()
 
 
+@pytest.mark.long
 def test_the_records_of_vllm_are_whole(mixed: Outcome):
     plain, drafted = of(mixed, "v-base")[0], of(mixed, "v-eagle")[0]
     assert plain.asked["max-num-seqs"] == plain.effective["max-num-seqs"] == "64"
@@ -113,6 +115,7 @@ def test_the_records_of_vllm_are_whole(mixed: Outcome):
     assert len(measured.output_shas) == 6
 
 
+@pytest.mark.long
 def test_acceptance_comes_from_differences_of_counters(mixed: Outcome):
     (ours,) = of(mixed, "eagle")[0].measurements
     (measured,) = of(mixed, "v-eagle")[0].measurements
@@ -127,6 +130,7 @@ def test_acceptance_comes_from_differences_of_counters(mixed: Outcome):
     assert measured.accept_at_k == pytest.approx(ours.accept_at_k, abs=0.03)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arm", "engine", "drafter"),
     [("v-base", "vllm", None), ("v-eagle", "vllm", "k25-tuned"), ("base", "sglang", None)],
@@ -146,6 +150,7 @@ def test_the_speed_is_the_truth(mixed: Outcome, arm: str, engine: str, drafter: 
         assert measured.user_tok_s == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.long
 def test_the_verdicts_across_engines_are_right(mixed: Outcome, ground: Ground):
     records = [record for arm in _ARMS for record in of(mixed, arm)]
     found = compare_sweep(asked("base", "eagle", "v-base", "v-eagle", blocks=2), records)
@@ -211,6 +216,7 @@ def test_memory_that_is_gone_is_named(ground: Ground):
     assert ground.empty()
 
 
+@pytest.mark.long
 def test_an_engine_that_dies_under_load_is_named_and_tried_again(ground: Ground):
     ground.plant("after_requests", "die", after_requests=2)
     outcome = ground.run(asked("v-base"), fresh=True)

@@ -219,6 +219,7 @@ def test_a_trials_record_says_which_content_it_measured(ground: Ground) -> None:
     assert expected["target"] in record.must_match.values()
 
 
+@pytest.mark.long
 def test_a_drafter_of_other_content_is_measured_anew(ground: Ground) -> None:
     asked = sweeping.sweep("anew", arms="tuned")
     first = ground.run(asked, fresh=True).records[0]

@@ -86,6 +86,7 @@ def test_the_protocol_s_saving_shows_in_the_all_reduce(ground: Ground) -> None:
     assert (seen.drafter, seen.drafter_asked) == (None, False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["die", "no_tokens"])
 def test_an_engine_that_ends_in_a_profile_costs_the_trial_nothing(
     ground: Ground, what: str

@@ -100,7 +100,7 @@ def test_every_section_of_the_markdown_is_in_the_page_with_an_anchor(real):
     _, markdown, read = real
     wanted = [line[3:] for line in markdown.splitlines() if line.startswith("## ")]
     assert read.texts["h2"] == wanted
-    assert len(wanted) == 10
+    assert len(wanted) == 11
     anchors = [attributes["id"] for tag, attributes in read.tags if tag in {"h2", "h3"}]
     assert len(anchors) == len(set(anchors))
     links = [attributes["href"] for tag, attributes in read.tags if tag == "a"]
@@ -214,7 +214,7 @@ def test_foreign_text_is_inert():
         record("bad", 1, (), status="failed", failure=broken),
         record("odd", 1, status="suspect", findings=(finding(evidence=evil, advice=link),)),
         record("late", 1, (), status="skipped", notes=(link,)),
-        record("alien", 1, must_match={"target": evil, "engine": "| x | y |"}),
+        record("alien", 1, must_match={"target": evil, "driver": "| x | y |"}),
     ]
     _, _, read = page(records, question=evil)
     tags = {tag for tag, _ in read.tags}

@@ -33,6 +33,9 @@ LEVELS = {
 pytestmark = pytest.mark.slow
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory):
     with sweeping.ground(tmp_path_factory.mktemp("screen")) as ground:

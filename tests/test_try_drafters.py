@@ -37,6 +37,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_each_drafter_is_tried_and_held_against_the_prediction(host: Path) -> None:
     home = host / "home"
     tried = ["wrong-width", "missing-head", "no-config", "t2d-of-another", "eagle1-weights"]
