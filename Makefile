@@ -30,10 +30,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two at a time, file by file; what measures real time runs afterwards, alone.
+# Three at a time, file by file (half of it is waiting); what measures real time runs afterwards, alone.
 unit: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone and not chaos and not long" --durations=15
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not alone and not chaos and not long"
+	$(BIN)/python -m pytest -m "alone and not long"
 
 TORCH := .venv-torch
 
@@ -52,7 +52,8 @@ torch-test: torch
 
 # Whole sweeps of single features over SSH, beyond what `make test` plays; four minutes.
 long: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "long and not alone"
+	$(BIN)/python -m pytest -m "long and alone"
 
 fix: setup
 	$(BIN)/ruff check --fix .

@@ -178,6 +178,7 @@ def test_clean_takes_the_secrets_of_a_killed_sweep_away(ground: Ground) -> None:
     assert holding(ground.place, _KEY) == []
 
 
+@pytest.mark.long
 def test_so_does_running_it_again(ground: Ground) -> None:
     cut_off(ground, "again")
     path = ground.place / "configs" / "sweeps" / "again.yaml"

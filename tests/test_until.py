@@ -91,6 +91,7 @@ def folders(path: Path) -> list[str]:
     return sorted(each.name for each in (path / "trials").iterdir())
 
 
+@pytest.mark.long
 def test_a_sweep_ends_when_it_knows_enough(ground: Ground) -> None:
     outcome = ground.run(asked("enough"))
     ended = [record for record in outcome.records if record.status in sweeping.MEASURED]

@@ -36,6 +36,7 @@ def test_a_settled_server_costs_two_windows(ground: Ground) -> None:
     assert "warm_up_not_stable" not in {finding.name for finding in record.findings}
 
 
+@pytest.mark.long
 def test_one_that_slows_down_meanwhile_is_driven_on(ground: Ground) -> None:
     ground.plant("after_requests", "slow", after_requests=12, factor=3.0)
     record, note = warmed(ground, 4)

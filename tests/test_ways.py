@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.alone,
+    pytest.mark.long,
     pytest.mark.timeout(420),
 ]  # seven boots in real time
 

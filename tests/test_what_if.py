@@ -262,6 +262,7 @@ def test_a_question_without_its_arms_is_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_a_ladder_on_the_pretend_host_tells_its_truth(tmp_path: Any) -> None:
     tokens, users = 128, 2
