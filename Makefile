@@ -50,7 +50,7 @@ torch: $(TORCH)/.done
 torch-test: torch
 	$(BIN)/python -m pytest -q tests/test_collectives.py
 
-# Whole sweeps of single features over SSH, beyond what `make test` plays; four minutes.
+# Whole sweeps of single features over SSH, beyond what `make test` plays; three minutes.
 long: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "long and not alone"
 	$(BIN)/python -m pytest -m "long and alone"
