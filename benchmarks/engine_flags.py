@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.written import out_of_date
 from tests.wheels import wheel
 
 if TYPE_CHECKING:
@@ -241,13 +242,9 @@ def main() -> int:
     """Writes the tables, or with ``--check`` says which of them is out of date."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.engine_flags", description=__doc__)
     made.add_argument("--check", action="store_true", help="write nothing; exit 1 if one differs")
-    check, stale = made.parse_args().check, []
-    for engine in RELEASES:
-        path, text = ENGINES / f"{engine}-flags.tsv", table(engine)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(path.name)
-            if not check:
-                path.write_text(text, encoding="utf-8")
+    check = made.parse_args().check
+    tables = ((ENGINES / f"{engine}-flags.tsv", table(engine)) for engine in RELEASES)
+    stale = out_of_date(tables, check=check)
     print(f"out of date: {', '.join(stale)}" if stale else "both tables are as the wheels say")
     return 1 if check and stale else 0
 

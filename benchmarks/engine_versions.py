@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.engine_flags import ENGINES, SGLANG, options, sources
+from benchmarks.written import out_of_date
 
 TABLE = ENGINES / "sglang-versions.tsv"
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "sglang-versions.md"
@@ -162,12 +163,7 @@ def main() -> int:
         version: {name for option in options("sglang", version) for name in option.names}
         for version in SGLANG
     }
-    stale = []
-    for path, text in ((TABLE, table(held)), (PAGE, page(held, flags))):
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(path.name)
-            if not check:
-                path.write_text(text, encoding="utf-8")
+    stale = out_of_date(((TABLE, table(held)), (PAGE, page(held, flags))), check=check)
     print(f"out of date: {', '.join(stale)}" if stale else "table and page are as the wheels say")
     return 1 if check and stale else 0
 

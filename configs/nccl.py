@@ -140,6 +140,7 @@ def _value_problem(kind: str, allowed: str, value: str) -> str | None:
 
 def _outside(allowed: str, value: str) -> str | None:
     """What is wrong with a whole number; ``allowed`` is from-to, or from- without an upper end."""
+    # Tests try every row of the table: it always matches.
     low, high = re.fullmatch(r"(-?\d+)-(\d*)", allowed).groups()  # type: ignore[union-attr]
     right = f"from {low} to {high}" if high else f"of at least {low}"
     if not _WHOLE.fullmatch(value):
