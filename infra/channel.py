@@ -77,7 +77,9 @@ def bounded(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
 def send(channel: paramiko.Channel, data: bytes, bound: Bound) -> None:
     """Gives a command its stdin, and closes it: whoever reads it sees its end.
 
-    A command that ended without reading all of it has said why.
+    The command reads it to that end whatever happens: paramiko may send the end after its own
+    word that the channel is closed, and sshd then drops the whole connection ("packet referred to
+    nonexistent channel"). One that was killed may have ended early, and has said why.
 
     Raises:
         TimeoutError: It was not taken in time.

@@ -11,6 +11,10 @@ from contextlib import suppress
 
 import paramiko
 
+# So wide that its reader never has to widen it: paramiko may say so of a channel that it has just
+# closed, and asyncssh (not OpenSSH) then drops the whole connection.
+_WINDOW = 1 << 30
+
 
 class SpareChannel:
     """One channel ahead; taken by one thread at a time."""
@@ -41,9 +45,12 @@ class SpareChannel:
         ready, self._ready = self._ready, None
         if ready is not None and not ready.closed:
             return ready
-        return self._transport.open_session(timeout=within_s)
+        return self._open(within_s)
+
+    def _open(self, within_s: float) -> paramiko.Channel:
+        return self._transport.open_session(window_size=_WINDOW, timeout=within_s)
 
     def _prepare(self) -> None:
         # Whoever wants a channel then opens one himself, and hears why there is none.
         with suppress(paramiko.SSHException, OSError, EOFError):
-            self._ready = self._transport.open_session(timeout=self._open_s)
+            self._ready = self._open(self._open_s)

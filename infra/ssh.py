@@ -67,7 +67,7 @@ class SshShell:
         """See Shell."""
         argv = writing(path, len(data), mode)
         with self._alive(f"while writing {path}") as connection:
-            said = Output.of(*self._carry_out(connection, argv, _FILE, data))
+            said = Output.of(*self._carry_out(connection, argv, _FILE, stdin=data))
         check_done(said, path, "written")
 
     def get(self, path: str) -> bytes:
@@ -78,16 +78,23 @@ class SshShell:
         return data
 
     def _carry_out(
-        self, connection: _Connection, argv: Sequence[str], bound: Bound, stdin: bytes = b""
+        self,
+        connection: _Connection,
+        argv: Sequence[str],
+        bound: Bound,
+        stdin: bytes | None = None,
     ) -> tuple[int, bytes, bytes]:
         """One command on a channel of its own: exit code and both streams."""
+        # An end of input that meets the end of its command loses the connection: none is sent.
+        empty = " </dev/null" if stdin is None else ""
         channel = connection.spare.take(min(_CHANNEL_S, bound.seconds))
         bound = bound.begun()
         try:
             with bounded(channel, bound.seconds):
-                channel.exec_command(f"exec {shlex.join(argv)}")
+                channel.exec_command(f"exec {shlex.join(argv)}{empty}")
             connection.spare.prepare()
-            send(channel, stdin, bound)
+            if stdin is not None:
+                send(channel, stdin, bound)
             out, err = read_both(channel, bound)
             code = channel.recv_exit_status()
         except TimeoutError as error:
