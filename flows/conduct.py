@@ -16,7 +16,7 @@ from configs.layers import engine_of
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.sites import leave, site_of
-from flows.skips import Skip, reconcile, why_skip
+from flows.skips import Skip, SkipLines, reconcile, why_skip
 from infra.store import write_json, write_value
 from infra.tracking import TrackingDown
 from tasks.check_table import PASSING
@@ -131,6 +131,7 @@ class Conductor:
         self._stopped: str | None = None
         self._looked = 0
         self._seen: FilesSeen = {}
+        self._skipped = SkipLines(hands.say)
         self._cut_off: list[str] = []
         """Markers of attempts whose process was killed before they could tear down."""
 
@@ -150,6 +151,7 @@ class Conductor:
         try:
             skips = [skip for trial in plan.trials if (skip := self._one(trial)) is not None]
         finally:
+            self._skipped.flush()
             for agent in self._held:
                 leave(agent, run.holder, hands.say)
         unpublished = 0
@@ -166,10 +168,11 @@ class Conductor:
         wanted = fingerprint(trial, self._surveyed(trial, ground))
         skip = why_skip(trial, wanted, self._records) or self._stop_before(trial)
         if skip is not None:
-            self._hands.say(f"{trial.id}: skipped: {skip.reason}")
+            self._skipped.add(trial.id, skip.reason)
             if skip.leaves_record:
                 self._record_skip(trial, ground, skip)
             return skip
+        self._skipped.flush()
         for _number in range(_ATTEMPTS):
             record = self._records[trial.id] = self._attempt(trial, ground)
             if not once_more(record):

@@ -169,23 +169,24 @@ class RunFolder:
 
     def trials(self) -> Iterator[TrialFolder]:
         """All attempts, by trial and number."""
-        place = self.path / "trials"
-        names = [path.name for path in place.iterdir()] if place.is_dir() else []
-        ours = sorted(
-            (found["trial"], int(found["attempt"]), found[0])
-            for found in map(_ATTEMPT.fullmatch, names)
-            if found
-        )
-        for _trial, _attempt, name in ours:
-            yield TrialFolder(place / name)
+        for _trial, _attempt, name in self._attempts():
+            yield TrialFolder(self.path / "trials" / name)
 
     def records(self) -> dict[str, bytes]:
         """record.json of the last finished attempt of each trial."""
         found: dict[str, bytes] = {}
-        for folder in self.trials():
+        place = self.path / "trials"
+        for trial, _attempt, name in self._attempts():
             with suppress(FileNotFoundError):  # not finished
-                found[folder.trial] = folder.record.read_bytes()
+                found[trial] = place.joinpath(name, "record.json").read_bytes()
         return found
+
+    def _attempts(self) -> list[tuple[str, int, str]]:
+        """Trial, number and folder name of all attempts, sorted."""
+        place = self.path / "trials"
+        names = [path.name for path in place.iterdir()] if place.is_dir() else []
+        found = map(_ATTEMPT.fullmatch, names)
+        return sorted((one["trial"], int(one["attempt"]), one[0]) for one in found if one)
 
     def next_attempt(self, trial: str) -> TrialFolder:
         """A new folder for another attempt."""
