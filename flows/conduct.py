@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.layers import engine_of
+from flows.noting import NotingRunner
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.sites import leave, site_of
@@ -239,8 +240,8 @@ class Conductor:
 
     def _attempt(self, trial: Trial, ground: _Ground) -> TrialRecord:
         hands, run = self._hands, self._run
-        runner = hands.runner(trial.id)
         keep = run.next_attempt(trial.id)
+        runner = NotingRunner(hands.runner(trial.id), keep)
         site = replace(self._site(trial, ground.agent, runner, keep), topology=ground.topology)
         secrets = self._secrets[trial.host]
         notes = kept_words(screen) if (screen := self._question.screen) else ()

@@ -5,7 +5,7 @@
     report/ report.html report.md comparison.json *.png
     arrival/ <host>.json
     trials/<trial>.a<attempt>/
-        record.json command.txt environment.json server.log facts.json <patch>.diff
+        record.json now.json command.txt environment.json server.log facts.json <patch>.diff
         samples/*.jsonl.gz gpus/*.json
 """
 
@@ -40,8 +40,13 @@ class RunHeld(WorldError):
     """Another process works on this run."""
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, *, lasting: bool = True) -> None:
     """Writes a file: whole under its name, or not at all.
+
+    Args:
+        path: The file.
+        data: All of it.
+        lasting: Whether it survives the controller's own crash, for which the disk is waited for.
 
     Raises:
         DiskFull: No space is left.
@@ -53,8 +58,9 @@ def write_bytes(path: Path, data: bytes) -> None:
             with part.open("wb") as file:
                 os.fchmod(file.fileno(), 0o600)
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if lasting:
+                    file.flush()
+                    os.fsync(file.fileno())
             part.replace(path)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -83,6 +89,11 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, text + "\n")
 
 
+def note_json(path: Path, value: Any) -> None:
+    """Writes plain data that is of use at this moment only."""
+    write_bytes(path, json.dumps(value, ensure_ascii=False).encode(), lasting=False)
+
+
 def write_value(path: Path, value: Value) -> None:
     """Writes a value as JSON, whole or not at all."""
     write_text(path, value.model_dump_json(indent=1) + "\n")
@@ -98,6 +109,11 @@ class TrialFolder:
     def record(self) -> Path:
         """record.json; it stands there exactly when the attempt has come to an end."""
         return self.path / "record.json"
+
+    @property
+    def now(self) -> Path:
+        """now.json: what the attempt is doing while it runs; of no meaning afterwards."""
+        return self.path / "now.json"
 
     @property
     def finished(self) -> bool:
