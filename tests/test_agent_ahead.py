@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
 from infra.agent.ahead import ahead
 from tests.agent_host import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def test_all_pieces_come_in_order():
@@ -16,7 +20,7 @@ def test_all_pieces_come_in_order():
 
 
 def test_a_fault_comes_in_its_place():
-    def broken():
+    def broken() -> Iterator[bytes]:
         yield b"one"
         raise ValueError("torn")
 
@@ -29,7 +33,7 @@ def test_a_fault_comes_in_its_place():
 def test_no_more_than_a_few_are_made_ahead_and_the_thread_goes_with_its_reader():
     made: list[int] = []
 
-    def endless():
+    def endless() -> Iterator[bytes]:
         while True:
             made.append(1)
             yield b"x"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Union
 
 _MOST = 2  # pieces that wait
 _LOOK_S = 0.1
 
 
-def ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def ahead(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
     """The same pieces, made by a thread of their own: unpacking lets the interpreter go.
 
     Raises:
