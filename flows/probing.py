@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from configs.probe import streams_of
+from tasks.client_run import client_level
 from tasks.drive import probe_level
 from tasks.profile_run import profile_level
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from configs.probe import Profile, Stream
     from configs.sweep import Sweep
+    from tasks.client_record import ClientRun
+    from tasks.client_run import Check
     from tasks.drive import Probed, Server, Text
     from tasks.profile_record import StepProfile
 
@@ -26,6 +29,18 @@ def climb(
     for level in probe.concurrency:
         keep(probe_level(server, name, probe, texts[level], level))
     return f"{len(probe.concurrency)} levels"
+
+
+def cross_check(
+    server: Server, check: Check, texts: Texts, keep: Callable[[ClientRun], None]
+) -> str:
+    """Has the engine's own client repeat another probe, at each of its concurrencies."""
+    said = []
+    for level in check.levels():
+        run = client_level(server, check, texts[level], level)
+        keep(run)
+        said.append(f"c{level}: {run.trouble or run.tool}")
+    return "; ".join(said)
 
 
 def look_inside(
