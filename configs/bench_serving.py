@@ -47,6 +47,15 @@ class BenchServing(Value):
         """Requests in flight, one run each."""
         return self.concurrency or of.concurrency
 
+    def words(self, of: Stream) -> str:
+        """What it does, for who reads the plan."""
+        levels = self.levels(of)
+        shown = ", ".join(map(str, levels))
+        return (
+            f"after those, the engine's own load generator with the traffic of {self.of} at "
+            f"{shown} user{'' if levels == (1,) else 's'}; a cross-check, in no ratio"
+        )
+
 
 def client_problems(
     probes: Mapping[str, BenchServing], rungs: Mapping[str, Stream]

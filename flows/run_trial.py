@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from configs.probe import clients_of, profiles_of, rungs_of
+from configs.probe import profiles_of, rungs_of
 from configs.speculation import Off
-from flows.probing import climb, cross_check, longest, look_inside
+from flows.probing import checks_of, climb, cross_check, longest, look_inside
 from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
 from infra.store import DiskFull, write_json, write_text
 from tasks.ask_engine import check_flags
-from tasks.client_run import Check
 from tasks.contact import IF_KILLED
 from tasks.drafter_host import check_drafter
 from tasks.drive import Probed, Server
@@ -154,13 +153,11 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     for name, probe in rungs_of(sweep.probes).items():
         ladder = functools.partial(climb, server, name, probe, texts[name], progress.probed.append)
         runner.run(stage(f"probe:{name}"), ladder)
-    rungs, release = rungs_of(sweep.probes), found.versions.get(site.engine.kind)
-    for name, client in clients_of(sweep.probes).items():
-        check = Check(name, client, rungs[client.of], release)
+    for check in checks_of(sweep, found.versions.get(site.engine.kind)):
         beside = functools.partial(
-            cross_check, server, check, texts[client.of], progress.clients.append
+            cross_check, server, check, texts[check.probe.of], progress.clients.append
         )
-        runner.run(stage(f"probe:{name}"), beside)
+        runner.run(stage(f"probe:{check.name}"), beside)
     # Last, wherever they stand in the file: recording slows a server down.
     for name, profile in profiles_of(sweep.probes).items():
         inside = functools.partial(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +12,6 @@ from configs.probe import RandomTokens
 from configs.read import parse_sweep
 from tasks.client_beside import pairs_of
 from tests import sweeping
-from tests.test_engines_trial import _SWEEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +21,30 @@ if TYPE_CHECKING:
     from tests.sweeping import Ground, Tried
 
 CLIENT = BenchServing(of="load", timeout_s=60.0)
-_EAGLE3 = "{kind: eagle3, drafter: data/eagle3/k25-tuned, num_steps: 3, topk: 1, draft_tokens: 4}"
+_VLLM = """
+name: vllm
+question: Does it pay on the pretend host?
+hosts: [box]
+engine:
+  kind: vllm
+  model: shared/kimi-k2.5-int4
+  flags: {tensor-parallel-size: 8, gpu-memory-utilization: 0.9, max-num-seqs: 64}
+baseline: tuned
+arms:
+  tuned:
+    speculation: {kind: eagle3, drafter: data/eagle3/k25-tuned, num_steps: 3, topk: 1, draft_tokens: 4}
+probes:
+  load:
+    kind: stream
+    prompts: mixed
+    concurrency: [2]
+    requests_per_slot: 3
+    min_requests: 4
+    sampling: {max_new_tokens: 64, ignore_eos: true}
+    template: {kind: none}
+    warm_up: {per_slot: 1, max_new_tokens: 4, max_windows: 0}
+patience: {start_s: 30, silence_s: 20, stop_s: 1, gpu_free_s: 5}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +87,7 @@ def test_sglang_s_client_repeats_our_probe(ground: Ground) -> None:
     assert ground.empty()
 
 
+@pytest.mark.long
 def test_the_same_texts_are_asked_in_the_same_way(ground: Ground) -> None:
     """The engine's answers hang on the prompt alone, so equal counts are not enough: lengths are
     each prompt's own here, and no answer goes on past its natural end."""
@@ -82,6 +104,7 @@ def test_the_same_texts_are_asked_in_the_same_way(ground: Ground) -> None:
     assert measured.natural_stops > 0
 
 
+@pytest.mark.long
 def test_random_tokens_are_its_own_and_claim_no_acceptance(ground: Ground) -> None:
     sweep = asked("noise")
     drawn = {"prompts": "random", "random": RandomTokens(tokens=64)}
@@ -95,10 +118,7 @@ def test_random_tokens_are_its_own_and_claim_no_acceptance(ground: Ground) -> No
 
 
 def test_vllm_s_client_repeats_our_probe(ground: Ground) -> None:
-    text = _SWEEP.format(arms=f"v-eagle: {{engine: vllm, speculation: {_EAGLE3}}}", blocks=1)
-    text = text.replace("baseline: base", "baseline: v-eagle").replace("name: engines", "name: v")
-    sweep = parse_sweep(re.sub(r"engine:\n.*?engines:\n  vllm:\n", "engine:\n", text, flags=re.S).replace(
-        "    kind: vllm\n    model", "  kind: vllm\n  model").replace("\n    flags: {tensor", "\n  flags: {tensor").replace("engine: vllm, ", ""), "v.yaml")
+    sweep = parse_sweep(_VLLM, "vllm.yaml")
     tried = ground.trial(sweep.model_copy(update={"probes": {**sweep.probes, "standard": CLIENT}}))
     assert tried.record.status in sweeping.MEASURED, tried.record.failure
     (run,) = tried.record.clients
@@ -110,6 +130,7 @@ def test_vllm_s_client_repeats_our_probe(ground: Ground) -> None:
     close(tried, run)
 
 
+@pytest.mark.long
 def test_a_host_without_the_client_costs_the_trial_nothing(ground: Ground) -> None:
     there = ground.folder / "home/site/sglang/bench_serving.py"
     text = there.read_text()
@@ -128,6 +149,7 @@ def test_a_host_without_the_client_costs_the_trial_nothing(ground: Ground) -> No
     assert finding.tolerated is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["die", "no_tokens"])
 def test_an_engine_that_ends_under_the_client_costs_the_trial_nothing(
     ground: Ground, what: str
