@@ -7,6 +7,7 @@ import io
 import json
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
@@ -20,7 +21,8 @@ from configs.rules import problems, warnings
 from flows.question import Question
 from flows.show import plan_text
 from infra.rehearsal import sglang_client, vllm_client
-from tasks.bench_result import BenchResult
+from infra.rehearsal.client_traffic import Output, Prompt
+from tasks.bench_result import BenchResult, Circumstances, read_bench
 from tasks.check_client import CLIENT_GUARDS, TOLERATED, check_clients
 from tasks.client_beside import beside, pairs_of
 from tasks.client_command import (
@@ -43,6 +45,13 @@ from tests.builders import measurement, record
 from tests.sweeps import changed, host, sweep, unchecked
 from tests.wheels import file_in_wheel
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from configs.probe import Stream
+    from configs.releases import EngineKind
+    from tasks.record import Finding, Measurement
+
 ROOT = Path(__file__).parents[1]
 CLIENT = """\
   standard:
@@ -52,12 +61,12 @@ CLIENT = """\
 BESIDE = ("blocks: 2", f"{CLIENT}blocks: 2")
 
 
-def load(*changes):
+def load(*changes: tuple[str, str]) -> Stream:
     return streams_of(sweep(*changes).probes)["load"]
 
 
-def asked(engine="sglang", release="0.5.9", **fields):
-    default = {
+def asked(engine: EngineKind = "sglang", release: str | None = "0.5.9", **fields: Any) -> Asked:
+    default: dict[str, Any] = {
         "engine": engine,
         "release": release,
         "port": 30000,
@@ -72,7 +81,7 @@ def asked(engine="sglang", release="0.5.9", **fields):
     return Asked(**(default | fields))
 
 
-def options(words):
+def options(words: Sequence[str]) -> dict[str, str | None]:
     """Option -> value of a command line in which every option begins with two dashes."""
     found = {}
     for word, after in zip(words, [*words[1:], "--"], strict=True):
@@ -81,9 +90,9 @@ def options(words):
     return found
 
 
-def said(text, *more):
+def said(text: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        parse_sweep(changed(("blocks: 2", f"{CLIENT}{text}blocks: 2"), *more), "sweep.yaml")
+        parse_sweep(changed(("blocks: 2", f"{CLIENT}{text}blocks: 2")), "sweep.yaml")
     return "; ".join(map(str, caught.value.problems))
 
 
@@ -95,8 +104,8 @@ def test_it_is_told_apart_and_takes_another_probe_s_ladder():
     assert list(streams_of(probes)) == list(rungs_of(probes)) == ["load"]
     (client,) = clients_of(probes).values()
     assert client == BenchServing(of="load")
-    assert client.levels(probes["load"]) == (1, 8)
-    assert BenchServing(of="load", concurrency=(8,)).levels(probes["load"]) == (8,)
+    assert client.levels(streams_of(probes)["load"]) == (1, 8)
+    assert BenchServing(of="load", concurrency=(8,)).levels(load()) == (8,)
 
 
 def test_a_sweep_with_one_reads_back_as_itself():
@@ -203,7 +212,7 @@ def test_sglang_s_client_is_told_the_probe():
     assert (given["dataset-name"], given["dataset-path"]) == ("custom", PROMPTS)
     assert (given["sharegpt-output-len"], given["request-rate"]) == ("200", "inf")
     assert (given["warmup-requests"], given["output-file"]) == ("0", RESULT)
-    body = json.loads(given["extra-request-body"])
+    body = json.loads(given["extra-request-body"] or "")
     assert body == {"sampling_params": {"temperature": 0.7, "max_new_tokens": 200, "top_p": 0.9}}
 
 
@@ -216,7 +225,7 @@ def test_vllm_s_client_is_told_the_probe():
     for switch in ("skip-chat-template", "disable-shuffle", "no-oversample", "trust-remote-code"):
         assert given[switch] is None
         assert f"--{switch}" in words
-    body = json.loads(given["extra-body"])
+    body = json.loads(given["extra-body"] or "")
     assert (body["max_tokens"], body["temperature"], body["top_k"]) == (256, 0.0, -1)
     assert not {"prompt", "stream", "return_token_ids"} & set(body)
 
@@ -264,6 +273,58 @@ def test_the_pretend_options_are_those_of_the_wheel():
         assert kind in {None, getattr(action.type, "__name__", None)}, action.dest
         if switch is None and action.dest != "dataset_name":  # the real one has more of those
             assert repr(action.default) == str(default).replace("float('inf')", "inf"), action.dest
+
+
+def real(name: str) -> str:
+    return (ROOT / "tests/fixtures/clients" / name).read_text()
+
+
+def outputs() -> list[Output]:
+    one = Output(Prompt("x" * 40, 10, 4), success=True, ttft=0.1, latency=0.4, tokens=4)
+    one.gaps = [0.1, 0.1, 0.1]
+    return [one, Output(Prompt("y", 1, 4), error="Internal Server Error")]
+
+
+def test_the_pretend_line_has_the_keys_of_the_real_one_in_their_order():
+    args = sglang_client.parser().parse_args(client_words(asked(), load())[2:])
+    line = sglang_client._line(args, outputs(), 0.5, {"server_info": {}, "accept_length": 2.5})
+    assert list(line) == list(json.loads(real("sglang-0.5.9.jsonl")))
+    assert (line["completed"], line["output_throughput"]) == (1, 8.0)
+
+    args = vllm_client.parser().parse_args(client_words(asked("vllm"), load())[2:])
+    grown = {
+        "num_drafts": 9.0,
+        "num_draft_tokens": 27.0,
+        "num_accepted_tokens": 9.0,
+        "pos0": 6.0,
+        "pos1": 3.0,
+    }
+    told = vllm_client._speculation(dict.fromkeys(grown, 0.0), grown)
+    line = vllm_client._line(args, outputs(), 0.5, told)
+    assert list(line) == list(json.loads(real("vllm-0.33.0.jsonl")))
+    assert (line["completed"], line["failed"], told["spec_decode_acceptance_length"]) == (1, 1, 2.0)
+
+
+def test_of_nothing_the_pretend_client_writes_nan_as_the_real_one_does():
+    args = sglang_client.parser().parse_args(client_words(asked(), load())[2:])
+    lost = outputs()[1:]
+    line = sglang_client._line(args, lost, 0.5, {"server_info": None, "accept_length": 2.7})
+    text = json.dumps(line)
+    assert '"mean_e2e_latency_ms": NaN' in text
+    assert '"request_rate": Infinity' in text
+    told = read_bench(text, Circumstances(requested=1, spec_active=True))
+    assert (told.reason, told.accept_len) == ("all_requests_failed", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "speed", "accept"),
+    [("sglang-0.5.9.jsonl", 144.2, 2.816), ("vllm-0.33.0.jsonl", 343.8, 2.821)],
+)
+def test_what_the_real_clients_wrote_is_read(name, speed, accept):
+    told = read_bench(real(name), Circumstances(requested=6, spec_active=True))
+    assert (told.valid, told.completed, told.request_rate) == (True, 6, "inf")
+    assert told.output_throughput == pytest.approx(speed, rel=1e-3)
+    assert told.accept_len == pytest.approx(accept, rel=1e-3)
 
 
 def test_prompts_are_laid_in_each_client_s_format():
@@ -315,8 +376,8 @@ RUN = ClientRun(
 )
 
 
-def ours(**fields):
-    default = {
+def ours(**fields: Any) -> Measurement:
+    default: dict[str, Any] = {
         "probe": "load",
         "concurrency": 8,
         "full_output_tok_s": 1000.0,
@@ -327,12 +388,12 @@ def ours(**fields):
     return measurement(**(default | fields))
 
 
-def run(told=None, **fields):
+def run(told: dict[str, Any] | None = None, **fields: Any) -> ClientRun:
     result = TOLD.model_copy(update=told or {})
     return RUN.model_copy(update={"result": result, **fields})
 
 
-def found(one, *measured):
+def found(one: ClientRun, *measured: Measurement) -> dict[str, Finding]:
     return {f.name: f for f in check_clients([one], measured or [ours()])}
 
 
@@ -419,7 +480,7 @@ def test_a_record_of_before_is_read_as_one_without_clients():
 # The report.
 
 
-def records():
+def records() -> list[TrialRecord]:
     base = record(
         arm="base", baseline=True, trial="b01-base", measurements=(ours(),), clients=(RUN,)
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from configs.bench_serving import BenchServing
-from configs.probe import RandomTokens
+from configs.probe import RandomTokens, streams_of
 from configs.read import parse_sweep
 from tasks.client_beside import pairs_of
 from tests import sweeping
@@ -43,6 +43,7 @@ probes:
     sampling: {max_new_tokens: 64, ignore_eos: true}
     template: {kind: none}
     warm_up: {per_slot: 1, max_new_tokens: 4, max_windows: 0}
+blocks: 1
 patience: {start_s: 30, silence_s: 20, stop_s: 1, gpu_free_s: 5}
 """
 
@@ -92,7 +93,7 @@ def test_the_same_texts_are_asked_in_the_same_way(ground: Ground) -> None:
     """The engine's answers hang on the prompt alone, so equal counts are not enough: lengths are
     each prompt's own here, and no answer goes on past its natural end."""
     sweep = asked("natural", arm="base")
-    probe = sweep.probes["load"]
+    probe = streams_of(sweep.probes)["load"]
     sampling = probe.sampling.model_copy(update={"ignore_eos": False, "max_new_tokens": 200})
     probes = {**sweep.probes, "load": probe.model_copy(update={"sampling": sampling})}
     tried = ground.trial(sweep.model_copy(update={"probes": probes}))

@@ -11,6 +11,7 @@ import asyncio
 import math
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +92,23 @@ def spread(outputs: Sequence[Output]) -> dict[str, list[float]]:
         "itl": [gap for output in done for gap in output.gaps],
         "e2e": [output.latency for output in done],
     }
+
+
+def busiest(outputs: Sequence[Output]) -> tuple[float, int]:
+    """Most tokens in one second of the run, and most requests that touched one (both clients)."""
+    done = [output for output in outputs if output.success]
+    begin = min((output.started for output in done), default=0.0)
+    tokens: Counter[int] = Counter()
+    requests: Counter[int] = Counter()
+    for output in done:
+        at = output.started - begin
+        requests.update(range(int(at), int(at + output.latency) + 1))
+        arrived = at + output.ttft
+        tokens[int(arrived)] += 1
+        for gap in output.gaps:
+            arrived += gap
+            tokens[int(arrived)] += 1
+    return float(max(tokens.values(), default=0)), max(requests.values(), default=0)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -214,6 +214,7 @@ def _line(
         line[f"p99_{key}_ms"] = traffic.percentile(values, 99)
     line["concurrency"] = sum(o.latency for o in done) / duration
     line["accept_length"] = server["accept_length"]
+    line["max_output_tokens_per_s"], line["max_concurrent_requests"] = traffic.busiest(outputs)
     return line
 
 

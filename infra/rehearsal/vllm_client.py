@@ -20,6 +20,7 @@ from infra.rehearsal.client_traffic import Output, Prompt
 from infra.rehearsal.tokens import count
 
 _VOCABULARY = 163_840
+_BUSIEST = ("max_output_tokens_per_s", "max_concurrent_requests")
 _COUNTER = re.compile(
     r"^vllm:spec_decode_(num_drafts|num_draft_tokens|num_accepted_tokens(?:_per_pos)?)_total"
     r'\{(?:[^}]*?position="(\d+)")?[^}]*\} (\S+)$',
@@ -130,7 +131,7 @@ async def _benchmark(args: argparse.Namespace, prompts: list[Prompt]) -> dict[st
         outputs = await traffic.send_all(send, prompts, args.max_concurrency)
         duration = time.perf_counter() - began
         after = await _drafts(args, session)
-    return _line(args, outputs, duration) | _speculation(before, after)
+    return _line(args, outputs, duration, _speculation(before, after))
 
 
 async def _request(
@@ -212,7 +213,9 @@ def _speculation(before: Drafts | None, after: Drafts | None) -> dict[str, Any]:
     }
 
 
-def _line(args: argparse.Namespace, outputs: list[Output], duration: float) -> dict[str, Any]:
+def _line(
+    args: argparse.Namespace, outputs: list[Output], duration: float, speculation: dict[str, Any]
+) -> dict[str, Any]:
     """The result as 0.33 writes it, without ``--save-detailed``."""
     done = [output for output in outputs if output.success]
     asked, made = sum(o.prompt.tokens for o in done), sum(o.tokens for o in done)
@@ -237,6 +240,11 @@ def _line(args: argparse.Namespace, outputs: list[Output], duration: float) -> d
         "request_goodput": None,
         "output_throughput": made / duration,
         "total_token_throughput": (asked + made) / duration,
+        "latencies": [output.latency for output in outputs],
+        "queue_times": [output.started - outputs[0].started for output in outputs],
+        **dict(zip(_BUSIEST, traffic.busiest(outputs), strict=True)),
+        "rtfx": 0.0,
+        **speculation,
     }
     times = traffic.spread(outputs)
     for key in (args.percentile_metrics or "ttft,tpot,itl").split(","):
