@@ -180,7 +180,8 @@ def unmatched(engine: EngineKind, probe: Stream) -> tuple[str, ...]:
         case _:
             assert_never(engine)
     if probe.random is not None:
-        found.append("random token ids of its own")
+        ids = "token ids of its own" if engine == "sglang" else "tokens of its own, sent as text"
+        found.append(f"random {ids}")
     found.append("no time limit for a request")
     return tuple(found)
 

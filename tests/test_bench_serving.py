@@ -238,7 +238,7 @@ def test_random_tokens_keep_their_length(engine):
     # SGLang's ratio is the shortest length by the longest, vLLM's the way up and down.
     assert given["random-range-ratio"] == {"sglang": "1.0", "vllm": "0.0"}[engine]
     assert (given["random-input-len"], given["random-output-len"]) == ("512", "256")
-    assert "random token ids of its own" in unmatched(engine, probe)
+    assert any(text.startswith("random token") for text in unmatched(engine, probe))
 
 
 def test_the_pretend_clients_take_what_the_real_ones_are_told():
