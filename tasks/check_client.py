@@ -10,7 +10,6 @@ from tasks.record import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tasks.client_beside import Pair
     from tasks.client_record import ClientRun
     from tasks.record import Measurement
 
@@ -48,14 +47,9 @@ def _apart(run: ClientRun, measured: Sequence[Measurement]) -> str | None:
         f"{pair.figure.title}: ours {pair.ours:.4g}, {run.tool} {pair.theirs:.4g} "
         f"({pair.off:+.1%}, limit {pair.figure.limit:.0%})"
         for pair in pairs_of(run, measured)
-        if pair.beyond and _judged(run, pair)
+        if pair.beyond
     ]
     return "; ".join(found) or None
-
-
-def _judged(run: ClientRun, pair: Pair) -> bool:
-    """An accept length of one rank is another thing than ours of all of them."""
-    return pair.figure.name != "accept_length" or run.every_rank
 
 
 _LIMITS: Final = "; ".join(f"{f.title} within {f.limit:.0%}: {f.why}" for f in FIGURES)

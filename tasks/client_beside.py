@@ -91,6 +91,8 @@ class Pair(NamedTuple):
     ours: float | None
     theirs: float | None
     requests: int
+    judged: bool = True
+    """False: theirs is another thing than ours, and is shown only."""
 
     @property
     def off(self) -> float | None:
@@ -104,7 +106,7 @@ class Pair(NamedTuple):
         """Whether they are further apart than the limit says."""
         if self.off is None or self.ours is None or self.theirs is None:
             return False
-        if self.requests < self.figure.requests:
+        if not self.judged or self.requests < self.figure.requests:
             return False
         apart = abs(self.theirs - self.ours)
         return abs(self.off) > self.figure.limit and apart > self.figure.least
@@ -118,9 +120,13 @@ def pairs_of(run: ClientRun, measurements: Sequence[Measurement]) -> list[Pair]:
     told = run.usable
     if ours is None or told is None:
         return []
-    return [
-        Pair(figure, figure.ours(ours), figure.theirs(told), run.requests) for figure in FIGURES
-    ]
+    return [_pair(figure, figure.ours(ours), figure.theirs(told), run) for figure in FIGURES]
+
+
+def _pair(figure: Figure, ours: float | None, theirs: float | None, run: ClientRun) -> Pair:
+    """The accept length of one rank is another thing than ours of all of them."""
+    judged = run.every_rank or figure.name != "accept_length"
+    return Pair(figure, ours, theirs, run.requests, judged)
 
 
 class Line(NamedTuple):
@@ -169,7 +175,7 @@ def _line(group: Sequence[tuple[TrialRecord, ClientRun]]) -> Line:
     for index, figure in enumerate(FIGURES):
         column = [trial[index] for trial in trials]
         ours, theirs = _mean(p.ours for p in column), _mean(p.theirs for p in column)
-        pairs.append(Pair(figure, ours, theirs, run.requests))
+        pairs.append(_pair(figure, ours, theirs, run))
         apart = _mean(p.off for p in column)
         if apart is not None:
             offs[figure.name] = apart

@@ -24,6 +24,14 @@ _INTRO = (
     "client's is from ours, as the mean over trials of the difference within each."
 )
 
+_HEADS = {
+    "output_tok_s": "tokens/s",
+    "ttft_s": "TTFT p50",
+    "tpot_s": "TPOT p50",
+    "accept_length": "accept length",
+}
+_TIMES = ("ttft_s", "tpot_s")
+
 
 def client_section(records: Sequence[TrialRecord]) -> str:
     """Tables of both clients' figures, and what could not be matched; empty without any."""
@@ -39,9 +47,14 @@ def client_section(records: Sequence[TrialRecord]) -> str:
 
 
 def _table(lines: Sequence[Line]) -> str:
-    titles = [pair.figure.title for pair in lines[0].pairs]
     return table(
-        ("setting", "users", "client", *titles, "trials"),
+        (
+            "setting",
+            "users",
+            "client",
+            *(_HEADS[pair.figure.name] for pair in lines[0].pairs),
+            "trials",
+        ),
         (
             (
                 setting_label(line.arm, line.levels) + (" (baseline)" if line.baseline else ""),
@@ -60,13 +73,16 @@ def _client(run: ClientRun) -> str:
 
 
 def _cell(pair: Pair, off: float | None) -> str:
-    show = (
-        seconds if pair.figure.name.endswith("_s") and "tok_s" not in pair.figure.name else figure
-    )
+    """Ours / theirs, and how far apart; a unit that both share stands once."""
+    show = seconds if pair.figure.name in _TIMES else figure
+    ours, theirs = show(pair.ours), show(pair.theirs)
     if off is None:
-        return f"{show(pair.ours)} / {UNKNOWN}" if pair.ours is not None else UNKNOWN
+        return UNKNOWN if pair.ours is None else f"{ours} / {theirs}"
+    number, _, unit = ours.partition(" ")
+    if unit and theirs.endswith(f" {unit}"):
+        ours = number
     apart = f"{off:+.1%}"
-    return f"{show(pair.ours)} / {show(pair.theirs)}, {f'**{apart}**' if pair.beyond else apart}"
+    return f"{ours} / {theirs}, {f'**{apart}**' if pair.beyond else apart}"
 
 
 def _notes(lines: Sequence[Line]) -> str:

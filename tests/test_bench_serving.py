@@ -24,7 +24,7 @@ from infra.rehearsal import sglang_client, vllm_client
 from infra.rehearsal.client_traffic import Output, Prompt
 from tasks.bench_result import BenchResult, Circumstances, read_bench
 from tasks.check_client import CLIENT_GUARDS, TOLERATED, check_clients
-from tasks.client_beside import beside, pairs_of
+from tasks.client_beside import FIGURES, beside, pairs_of
 from tasks.client_command import (
     PROMPTS,
     RESULT,
@@ -39,7 +39,7 @@ from tasks.client_record import ClientRun, client_figures, in_host_time
 from tasks.drive import Text
 from tasks.entry import metrics_of
 from tasks.record import Percentiles, TrialRecord
-from tasks.report_client import client_section
+from tasks.report_client import _HEADS, client_section
 from tasks.texts import read_sets, texts_of
 from tests.builders import measurement, record
 from tests.sweeps import changed, host, sweep, unchecked
@@ -453,7 +453,10 @@ def test_a_few_milliseconds_are_no_disagreement():
 
 
 def test_the_accept_length_of_one_rank_is_not_held_against_ours():
-    assert set(found(run({"accept_len": 1.9}, every_rank=False))) == {"client_rank_zero"}
+    alone = run({"accept_len": 1.9}, every_rank=False)
+    assert set(found(alone)) == {"client_rank_zero"}
+    text = client_section([record(measurements=(ours(),), clients=(alone,))])
+    assert "| 2.50 / 1.90, -24.0% |" in text, "shown, and not in bold"
 
 
 def test_on_a_host_in_fast_motion_its_word_is_put_in_the_host_s_time():
@@ -495,10 +498,11 @@ def records() -> list[TrialRecord]:
 def test_the_report_sets_both_side_by_side():
     text = client_section(records())
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert rows[0].startswith("| setting | users | client | tokens/s over the whole run |")
+    assert rows[0].startswith("| setting | users | client | tokens/s | TTFT p50 | TPOT p50 |")
     assert rows[2].startswith(
         "| base (baseline) | 8 | sglang.bench_serving 0.5.9 | 1,000 / 1,000, +0.0%"
     )
+    assert "| 100 / 100 ms, +0.0% | 8.00 / 8.00 ms, +0.0% | 2.50 / 2.50, +0.0% |" in rows[2]
     assert "1,000 / 850, **-15.0%**" in rows[3]
     assert rows[3].endswith("| 1 |"), "the trial without figures is not counted"
     assert "b02-a, standard at 8 users: no figures of" in text
@@ -506,6 +510,10 @@ def test_the_report_sets_both_side_by_side():
     assert "not matched: a new connection for every request" in text
     assert "the server's average since the cache was emptied before it" in text
     assert client_section([record()]) == ""
+
+
+def test_every_figure_has_a_column():
+    assert set(_HEADS) == {figure.name for figure in FIGURES}
 
 
 def test_differences_are_taken_within_each_trial():
