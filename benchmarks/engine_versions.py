@@ -80,16 +80,48 @@ WORDS: Final[tuple[tuple[str, str], ...]] = (
 )
 """What our readers of logs, answers and metrics look for."""
 
+CLIENT_MODULES: Final = ("sglang.bench_serving", "sglang.benchmark.serving")
+CLIENT: Final[tuple[tuple[str, str], ...]] = (
+    *(("module", name) for name in CLIENT_MODULES),
+    ("client", "backend"),
+    ("client", "base-url"),
+    ("client", "dataset-name"),
+    ("client", "dataset-path"),
+    ("client", "disable-tqdm"),
+    ("client", "extra-request-body"),
+    ("client", "max-concurrency"),
+    ("client", "model"),
+    ("client", "num-prompts"),
+    ("client", "output-file"),
+    ("client", "random-input-len"),
+    ("client", "random-output-len"),
+    ("client", "random-range-ratio"),
+    ("client", "ready-check-timeout-sec"),
+    ("client", "request-rate"),
+    ("client", "seed"),
+    ("client", "sharegpt-output-len"),
+    ("client", "tag"),
+    ("client", "tokenize-prompt"),
+    ("client", "tokenizer"),
+    ("client", "warmup-requests"),
+)
+"""The load generator that comes with the engine: what ``python -m`` runs, and the options of it
+that a probe of kind bench-serving gives."""
+
 
 def names(version: str) -> set[tuple[str, str]]:
     """(kind, name) of everything that a release has, flags apart."""
     files = sources("sglang", version)
     runtime = "\n".join(text for path, text in files.items() if path.startswith("sglang/srt/"))
     server = "\n".join(text for path, text in files.items() if path.endswith("/http_server.py"))
+    clients = {name: files.get(f"{name.replace('.', '/')}.py") for name in CLIENT_MODULES}
+    client = "\n".join(text for text in clients.values() if text)
     return {
         *(("env", name) for name in _ENV.findall(runtime)),
         *(("endpoint", route) for route in _ROUTE.findall(server)),
         *((kind, text) for kind, text in WORDS if text in runtime),
+        *(("module", name) for name, text in clients.items() if text),
+        *((kind, word) for kind, word in CLIENT if kind == "client" and f'"--{word}"' in client),
     }
 
 
@@ -141,9 +173,9 @@ def page(held: dict[str, set[tuple[str, str]]], flags: dict[str, set[str]]) -> s
         gone = sorted(flags[before] - flags[version])
         if gone:
             lines.append(f"- {version}: {', '.join(f'`--{name}`' for name in gone)}")
-    lines += ["", "## Words of logs, answers and counters", ""]
+    lines += ["", "## Words of logs, answers and counters, and the client", ""]
     lines += ["| kind | text | first | last |", "|---|---|---|---|"]
-    for kind, text in WORDS:
+    for kind, text in (*WORDS, *CLIENT):
         having = [version for version in versions if (kind, text) in held[version]]
         lines.append(f"| {kind} | `{text.strip()}` | {having[0]} | {having[-1]} |")
     whole = {v: held[v] | {("flag", name) for name in flags[v]} for v in versions}

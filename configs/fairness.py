@@ -14,6 +14,7 @@ from configs.layers import (
     place_of,
     single_changes,
 )
+from configs.probe import highest
 from configs.problems import Said
 from configs.speculation import Off
 
@@ -79,7 +80,7 @@ def _targets(sweep: Sweep) -> Iterator[Said]:
 def _limits_unset(sweep: Sweep, flags: Mapping[str, _Flags]) -> Iterator[Said]:
     kinds = {name: engine_of(sweep, name).kind for name in flags}
     unset = [n for n in flags if flag_value(flags[n], limit_flag(kinds[n]), kinds[n]) is None]
-    most = max(max(probe.concurrency) for probe in sweep.probes.values())
+    most = highest(sweep.probes)
     if not unset:
         return
     flag = f"{engine_place(sweep, unset[0])}.flags.{limit_flag(kinds[unset[0]])}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, assert_never
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, Self, assert_never
 
 from pydantic import Field, model_validator
 
+from configs.bench_serving import BenchServing
 from configs.names import Count, Number, Seconds, Text, Whole
 from configs.problems import WrongKeyError
 from configs.profiling import Profile
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RANDOM",
+    "BenchServing",
+    "Own",
     "Probe",
     "Profile",
     "RandomTokens",
@@ -24,6 +27,9 @@ __all__ = [
     "Stream",
     "Template",
     "WarmUp",
+    "clients_of",
+    "highest",
+    "own_of",
     "profiles_of",
     "rungs_of",
     "streams_of",
@@ -164,31 +170,57 @@ class Stream(Value):
         }
 
 
-Probe = Stream | Profile
+Probe = Stream | Profile | BenchServing
+Own = Stream | Profile
+"""A probe with prompts of its own."""
 
 
 def streams_of(probes: Mapping[str, Probe]) -> dict[str, Stream]:
     """The probes that measure speed, in their order."""
-    return _apart(probes)[0]
+    return _apart(probes).streams
 
 
 def profiles_of(probes: Mapping[str, Probe]) -> dict[str, Profile]:
     """The probes that look where the time goes; they give no figure of speed, and run last."""
-    return _apart(probes)[1]
+    return _apart(probes).profiles
 
 
-def _apart(probes: Mapping[str, Probe]) -> tuple[dict[str, Stream], dict[str, Profile]]:
-    streams: dict[str, Stream] = {}
-    profiles: dict[str, Profile] = {}
+def clients_of(probes: Mapping[str, Probe]) -> dict[str, BenchServing]:
+    """The probes that have the engine's own client repeat another one; they run after all streams."""
+    return _apart(probes).clients
+
+
+def own_of(probes: Mapping[str, Probe]) -> dict[str, Own]:
+    """The probes with prompts of their own."""
+    return {**streams_of(probes), **profiles_of(probes)}
+
+
+def highest(probes: Mapping[str, Probe]) -> int:
+    """The most requests that any probe keeps in flight."""
+    return max(level for probe in probes.values() for level in probe.concurrency)
+
+
+class _Apart(NamedTuple):
+    """Probes by kind."""
+
+    streams: dict[str, Stream]
+    profiles: dict[str, Profile]
+    clients: dict[str, BenchServing]
+
+
+def _apart(probes: Mapping[str, Probe]) -> _Apart:
+    found = _Apart({}, {}, {})
     for name, probe in probes.items():
         match probe:
             case Stream():
-                streams[name] = probe
+                found.streams[name] = probe
             case Profile():
-                profiles[name] = probe
+                found.profiles[name] = probe
+            case BenchServing():
+                found.clients[name] = probe
             case _:
                 assert_never(probe)
-    return streams, profiles
+    return found
 
 
 def rungs_of(probes: Mapping[str, Probe]) -> dict[str, Stream]:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 EngineKind = Literal["sglang", "vllm"]
 Takes = Literal["value", "switch", "flag"]
-NameKind = Literal["env", "endpoint", "field", "counter", "log"]
+NameKind = Literal["env", "endpoint", "field", "counter", "log", "module", "client"]
 
 _ENGINES = Path(__file__).parent / "engines"
 ENV_PREFIXES: dict[EngineKind, tuple[str, ...]] = {"sglang": ("SGLANG_", "SGL_"), "vllm": ()}
@@ -33,7 +33,11 @@ class KnownFlag(NamedTuple):
 
 
 class KnownName(NamedTuple):
-    """One name beside flags: a variable, an endpoint, a field, a counter, words of the log."""
+    """One name beside flags: a variable, an endpoint, a field, a counter, words of the log.
+
+    ``module`` is what ``python -m`` runs as the engine's own load generator, ``client`` an option
+    of that.
+    """
 
     kind: NameKind
     name: str
@@ -93,6 +97,37 @@ def has(known: KnownFlag | KnownName, version: str) -> bool:
     return release(known.first) <= release(version) <= release(known.last)
 
 
+def client_module(version: str | None) -> str:
+    """What ``python -m`` runs as SGLang's load generator in a release.
+
+    ``sglang.bench_serving`` in all of the table, from 0.5.15 on as a shim that warns; the newest
+    name for a release beyond the table, the oldest where no release is known.
+    """
+    modules = [known for (kind, _), known in known_names().items() if kind == "module"]
+    modules.sort(key=lambda known: release(known.first))
+    there = [known.name for known in modules if version is not None and reaches(known, version)]
+    return there[-1] if there else modules[0].name
+
+
+def client_takes(option: str, version: str | None) -> bool:
+    """Whether SGLang's load generator has an option (without dashes) in a release.
+
+    In all releases of the table or in none: whatever the release. Where it came later and no
+    release is known, it is not given.
+    """
+    known = known_names().get(("client", option))
+    if known is None:
+        return False
+    return reaches(known, oldest("sglang") if version is None else version)
+
+
+def reaches(known: KnownName, version: str) -> bool:
+    """Whether a release has what a row is about, or should: what the newest has stays."""
+    at = release(version)
+    ends = known.last != newest("sglang") and release(known.last) < at
+    return release(known.first) <= at and not ends
+
+
 def knows_variable(name: str, version: str | None = None) -> bool | None:
     """Whether SGLang reads a variable, in this release or in any; None: not one of its own.
 
@@ -123,7 +158,7 @@ def _takes(word: str) -> Takes:
 
 def _name_kind(word: str) -> NameKind:
     match word:
-        case "env" | "endpoint" | "field" | "counter" | "log":
+        case "env" | "endpoint" | "field" | "counter" | "log" | "module" | "client":
             return word
         case _:
             raise ValueError(f"configs/engines: {word!r} is not a kind of name")

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from configs.bench_serving import client_problems
 from configs.cautions import warnings
 from configs.cells import cell_problems, cells, crossing_size, is_restricted
 from configs.fairness import LIMIT_WHEN_SPECULATING, unfairness
@@ -26,7 +27,7 @@ from configs.layers import (
     single_changes,
 )
 from configs.nccl import value_problem
-from configs.probe import streams_of
+from configs.probe import clients_of, highest, own_of, rungs_of, streams_of
 from configs.problems import Said
 from configs.screening import screening_problems
 from configs.secret_names import looks_secret, secret_reason
@@ -66,6 +67,7 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
         *_paths(sweep),
         *_prompts(sweep),
         *_rungs(sweep),
+        *client_problems(clients_of(sweep.probes), rungs_of(sweep.probes)),
         *screening_problems(sweep),
     ]
     if not found:  # the rest relies on all of that
@@ -191,7 +193,7 @@ def _paths(sweep: Sweep) -> Iterator[Said]:
 
 
 def _prompts(sweep: Sweep) -> Iterator[Said]:
-    for name, probe in sweep.probes.items():
+    for name, probe in own_of(sweep.probes).items():
         if probe.prompts in _RANDOM_ELSEWHERE:
             yield Said(
                 f"probes.{name}.prompts",
@@ -232,7 +234,7 @@ def _contexts(sweep: Sweep) -> Iterator[Said]:
 
 def _limits(sweep: Sweep) -> Iterator[Said]:
     """The server's limit on running requests, where it is below what the probes ask for."""
-    most = max(max(probe.concurrency) for probe in sweep.probes.values())
+    most = highest(sweep.probes)
     low: dict[tuple[str, int, str], list[str]] = {}
     for levels, arms in single_changes(sweep):
         for name in arms:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from configs.flags import flag_value
 from configs.layers import engine_of, engine_place, engines_by_place, places, weights_of
+from configs.probe import own_of
 from configs.problems import Said
 from configs.speculation import Ngram, Off, most_drafts
 from configs.synthetic import DRAFT_LOAD_FORMAT, LOAD_FORMAT, PREFIX
@@ -51,7 +52,7 @@ def synthetic_cautions(sweep: Sweep) -> Iterator[Said]:
         )
     if not made_up and not dummy:
         return
-    for name, probe in sweep.probes.items():
+    for name, probe in own_of(sweep.probes).items():
         if not probe.sampling.ignore_eos:
             yield Said(
                 f"probes.{name}.sampling.ignore_eos",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from configs.probe import profiles_of, rungs_of
 from configs.speculation import Off
-from flows.probing import climb, longest, look_inside
+from flows.probing import checks_of, climb, cross_check, longest, look_inside
 from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
 from infra.store import DiskFull, write_json, write_text
 from tasks.ask_engine import check_flags
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from configs.patch import Patch
     from configs.probe import Stream
     from flows.stages import Runner
+    from tasks.client_record import ClientRun
     from tasks.drive import Text
     from tasks.launch import Secrets
     from tasks.profile_record import StepProfile
@@ -76,6 +77,7 @@ class Progress:
     unstable: tuple[str, ...] = ()
     probed: list[Probed] = field(default_factory=list)
     profiles: list[StepProfile] = field(default_factory=list)
+    clients: list[ClientRun] = field(default_factory=list)
     failure: Failure | None = None
     notes: list[str] = field(default_factory=list)
     strangers: tuple[str, ...] = ()
@@ -151,6 +153,11 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
     for name, probe in rungs_of(sweep.probes).items():
         ladder = functools.partial(climb, server, name, probe, texts[name], progress.probed.append)
         runner.run(stage(f"probe:{name}"), ladder)
+    for check in checks_of(sweep, found.versions.get(site.engine.kind)):
+        beside = functools.partial(
+            cross_check, server, check, texts[check.probe.of], progress.clients.append
+        )
+        runner.run(stage(f"probe:{check.name}"), beside)
     # Last, wherever they stand in the file: recording slows a server down.
     for name, profile in profiles_of(sweep.probes).items():
         inside = functools.partial(
@@ -268,6 +275,7 @@ def _record(
         unstable=progress.unstable,
         strangers=progress.strangers,
         profiles=tuple(progress.profiles),
+        clients=tuple(progress.clients),
     )
     record = build_record(site, orders.secrets, seen)
     for outcome in progress.patches:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from configs.cells import cells, crossing_size, is_restricted
 from configs.layers import engine_kinds, engine_of, reference_levels
-from configs.probe import profiles_of, rungs_of
+from configs.probe import clients_of, profiles_of, rungs_of
 from configs.rules import arm_flags, looks_secret
 from tasks.decision import leading_cells
 from tasks.launch import Secrets, engine_argv, engine_env, flag_words, secret_env
@@ -178,6 +178,9 @@ def _traffic(question: Question) -> Iterator[Text]:
             f"{name}: {what}, at most {probe.sampling.max_new_tokens} tokens of answer, at {users} "
             f"user{'s' if users != '1' else ''}"
         )
+    rungs = rungs_of(question.sweep.probes)
+    for name, client in clients_of(question.sweep.probes).items():
+        yield from _item(f"{name}: {client.words(rungs[client.of])}")
     for name, profile in profiles_of(question.sweep.probes).items():
         users = ", ".join(map(str, profile.concurrency))
         yield from _item(

@@ -67,10 +67,8 @@ _STREAM = {
 }
 
 
-def request(
-    engine: EngineKind, prompt: str | Sequence[int], sampling: Sampling, max_new_tokens: int
-) -> dict[str, Any]:
-    """The body of one request of a probe; the same sampling whatever the engine."""
+def sampling_words(engine: EngineKind, sampling: Sampling, max_new_tokens: int) -> dict[str, Any]:
+    """What the body of a probe's request says of length and sampling; prompt and stream apart."""
     match engine:
         case "sglang":
             told: dict[str, Any] = {
@@ -81,16 +79,32 @@ def request(
                 told["top_p"] = sampling.top_p
             if sampling.ignore_eos:
                 told["ignore_eos"] = True
-            given = {"text": prompt} if isinstance(prompt, str) else {"input_ids": list(prompt)}
-            return {**given, "sampling_params": told, "stream": True}
+            return {"sampling_params": told}
         case "vllm":
             return {
-                "prompt": prompt if isinstance(prompt, str) else list(prompt),
                 "max_tokens": max_new_tokens,
                 **_OFF,
                 "temperature": sampling.temperature,
                 "top_p": sampling.top_p,
                 "ignore_eos": sampling.ignore_eos,
+            }
+        case _:
+            assert_never(engine)
+
+
+def request(
+    engine: EngineKind, prompt: str | Sequence[int], sampling: Sampling, max_new_tokens: int
+) -> dict[str, Any]:
+    """The body of one request of a probe; the same sampling whatever the engine."""
+    told = sampling_words(engine, sampling, max_new_tokens)
+    match engine:
+        case "sglang":
+            given = {"text": prompt} if isinstance(prompt, str) else {"input_ids": list(prompt)}
+            return {**given, **told, "stream": True}
+        case "vllm":
+            return {
+                "prompt": prompt if isinstance(prompt, str) else list(prompt),
+                **told,
                 **_STREAM,
             }
         case _:

@@ -6,6 +6,7 @@ import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tasks.client_record import client_figures
 from tasks.metrics import METRICS
 from tasks.profile_record import share_figures
 
@@ -55,6 +56,15 @@ def metrics_of(record: TrialRecord) -> list[Point]:
         for point in (
             (f"{profile.probe}/{name}", value, profile.concurrency),
             (f"{profile.probe}/c{profile.concurrency}_{name}", value, 0),
+        )
+    ]
+    points += [
+        point
+        for run in record.clients
+        for name, value in client_figures(run)
+        for point in (
+            (f"{run.probe}/{name}", value, run.concurrency),
+            (f"{run.probe}/c{run.concurrency}_{name}", value, 0),
         )
     ]
     points += [(f"start/{name}", value, 0) for name, value in record.start.items()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 from configs.layers import arm_flags, gpus_by_way
@@ -15,6 +14,7 @@ from tasks.drive import payload
 from tasks.profile_record import StepProfile
 from tasks.profile_rows import BadProfileError, read_trace, unpack
 from tasks.profile_shares import reduce_trace
+from tasks.side_job import ended, result_of
 from tasks.venue import StageFailedError
 from tasks.wait_ready import drive_request
 
@@ -28,7 +28,7 @@ _KEPT = "profile.jsonl.gz"
 _TOKENS_EACH = 16  # past the first steps, in which requests still come in
 _MARGIN_S = 30.0
 _LOAD_END_S = 30.0
-_QUIET_S = 1.0
+_DOING = "recording"
 
 
 def profile_level(
@@ -120,35 +120,9 @@ def _record(
     traffic = prepare(load, "drive", driven, python=site.python)
     server.follower.poll(job=load, start=traffic, timeout_s=0.0)
     recording = prepare(job, "profile", asked)
-    result = _ended(server, job, probe.timeout_s + _MARGIN_S, recording)
-    _ended(server, load, _LOAD_END_S)
-    if result.get("ok"):
-        return result
-    error = str(result.get("error"))
-    raise AgentRefusal(error, str(result.get("message", result)), {})
-
-
-def _ended(
-    server: Server, job: str, within_s: float, start: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """Waits for a job's result; begins it first where told how.
-
-    Raises:
-        StageFailedError: The engine died.
-        AgentRefusal: The job died, or did not end in time.
-    """
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        followed = server.follower.poll(job=job, quiet_s=_QUIET_S, start=start)
-        start = None
-        state = followed.poll.job or {}
-        if state.get("result") is not None:
-            return dict(state["result"])
-        server.follower.raise_if_dead(followed.poll, "probe")
-        if not state.get("alive", True):
-            raise AgentRefusal("job_died", f"{job}: {state.get('log_tail', '')[-300:]}", {})
-        server.site.say(f"{job}: recording")
-    raise AgentRefusal("deadline", f"{job} did not end within {within_s:g} s", {})
+    result = ended(server, job, probe.timeout_s + _MARGIN_S, _DOING, recording)
+    ended(server, load, _LOAD_END_S, _DOING)
+    return result_of(result)
 
 
 def _reduced(server: Server, bare: StepProfile, result: dict[str, Any]) -> StepProfile:

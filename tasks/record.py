@@ -6,6 +6,7 @@ from typing import Literal
 
 from configs.synthetic import Synthetic
 from configs.values import Value
+from tasks.client_record import ClientRun
 from tasks.profile_record import StepProfile
 from tasks.topology import Topology
 
@@ -14,7 +15,7 @@ from tasks.topology import Topology
 # 2 - measurements gain counter_accept_length, output_tokens, finish_reasons, and two further words
 #     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
 # 3 - records gain profiles, topology, models (which content target and drafter had) and synthetic
-#     (what was made up); must_match gains the content of model folders. Records of 1 and 2 are read as they are.
+#     (what was made up), clients (runs of the engine's own load generator); must_match gains the content of model folders. Records of 1 and 2 are read as they are.
 SCHEMA = 3
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
@@ -278,6 +279,8 @@ class TrialRecord(Value):
     measurements: tuple[Measurement, ...]
     profiles: tuple[StepProfile, ...] = ()
     """Where the time of decode steps went; no figure of speed."""
+    clients: tuple[ClientRun, ...] = ()
+    """What the engine's own load generator said of the same traffic; beside ours, in no ratio."""
     started_at: str
     """ISO 8601 with offset, the controller's clock, for display only."""
     ended_at: str

@@ -13,6 +13,7 @@ from configs.speculation import drafter_of
 from configs.synthetic import synthetic_of
 from infra.about import product_version
 from tasks.check import check
+from tasks.check_client import check_clients
 from tasks.check_profile import check_profiles
 from tasks.evidence import evidence_of
 from tasks.launch import engine_argv, engine_env, secret_env
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from configs.releases import EngineKind
     from configs.sweep import Sweep
     from infra.masking import Mask
+    from tasks.client_record import ClientRun
     from tasks.drive import Probed
     from tasks.host_clock import Span
     from tasks.launch import Secrets
@@ -59,6 +61,7 @@ class Seen(NamedTuple):
     strangers: tuple[str, ...] = ()
     """Who else computed on the GPUs when the engine was gone."""
     profiles: tuple[StepProfile, ...] = ()
+    clients: tuple[ClientRun, ...] = ()
 
 
 def fingerprint(trial: Trial, survey: Survey | None) -> str:
@@ -84,6 +87,8 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         finding.model_copy(update={"tolerated": sweep.tolerate.get(finding.name)})
         for finding in findings
     ) + check_profiles(seen.profiles)
+    measured = tuple(probed.measurement for probed in seen.probed)
+    findings += check_clients(seen.clients, measured)
     port = _port(seen) or "<free port>"
     hidden = secret_env(site.engine, secrets)
     env = engine_env(sweep, host, trial.arm, trial.levels) | hidden
@@ -115,8 +120,9 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         start=start_times(seen.start),
         stages=seen.times,
         patches=seen.patches,
-        measurements=tuple(probed.measurement for probed in seen.probed),
+        measurements=measured,
         profiles=seen.profiles,
+        clients=seen.clients,
         started_at=seen.began.isoformat(timespec="seconds"),
         ended_at=seen.ended.isoformat(timespec="seconds"),
         versions=versions(seen.survey),

@@ -9,6 +9,7 @@ from tasks.comparison import setting_label
 from tasks.decision import MADE_UP, REHEARSAL, decision_sentence, users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
+from tasks.report_client import client_section
 from tasks.report_factors import effects_section
 from tasks.report_inside import inside_section
 from tasks.report_outputs import outputs_section
@@ -90,6 +91,7 @@ def render_report(
         ("Copies", _copies(comparison)),
         ("Across engines", _across(across)),
         ("Absolute figures", _standings(comparison)),
+        ("Beside the engine's own client", client_section(ordered)),
         ("Traffic and answers", outputs_section(ordered)),
         ("Findings", findings_section(ordered)),
         ("Failed trials", failures_section(ordered)),

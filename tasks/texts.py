@@ -6,7 +6,7 @@ import posixpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never
 
-from configs.probe import RANDOM, Profile, Stream, profiles_of, rungs_of, streams_of
+from configs.probe import RANDOM, Own, Profile, Stream, own_of, profiles_of, rungs_of, streams_of
 from configs.problems import ConfigError, Problem
 from configs.read import SHIPPED
 from tasks.background import lengthened, passages
@@ -62,7 +62,7 @@ def fetch_template(site: Site) -> ChatTemplate | None:
     """
     sweep = site.sweep
     texts = [probe for probe in streams_of(sweep.probes).values() if probe.random is None]
-    asking: list[Stream | Profile] = [*texts, *profiles_of(sweep.probes).values()]
+    asking: list[Own] = [*texts, *profiles_of(sweep.probes).values()]
     if all(probe.template.kind == "none" for probe in asking):
         return None
     folder = site.agent.from_cwd(site.engine.model)
@@ -86,7 +86,7 @@ def texts_of(
     Raises:
         StageFailedError: The template refuses a prompt.
     """
-    probes: dict[str, Stream | Profile] = {**rungs_of(sweep.probes), **profiles_of(sweep.probes)}
+    probes: dict[str, Own] = {**rungs_of(sweep.probes), **profiles_of(sweep.probes)}
     return {
         name: {
             level: _texts(probe, sweep.seed, probe.requests(level), sets, template)
@@ -97,7 +97,7 @@ def texts_of(
 
 
 def _texts(
-    probe: Stream | Profile,
+    probe: Own,
     seed: int,
     count: int,
     sets: Mapping[str, Sequence[Prompt]],
@@ -127,7 +127,7 @@ def _texts(
     ]
 
 
-def _rendered(prompt: Prompt, probe: Stream | Profile, template: ChatTemplate | None) -> str:
+def _rendered(prompt: Prompt, probe: Own, template: ChatTemplate | None) -> str:
     if probe.template.kind == "none" or prompt.text is not None or template is None:
         return prompt.plain_text()
     try:
@@ -153,7 +153,7 @@ def _read_set(name: str, sweep: Sweep, probe: str, *, kinds: bool = True) -> tup
             [Problem(file, where, f"no prompt set {name!r}: a path of yours, or one of {there}")]
         )
     prompts = read_prompts(path.read_text(encoding="utf-8"), str(path))
-    wanted = set(sweep.probes[probe].kinds) if kinds else set()
+    wanted = set(own_of(sweep.probes)[probe].kinds) if kinds else set()
     unknown = wanted - {prompt.kind for prompt in prompts}
     if unknown:
         have = ", ".join(sorted({prompt.kind for prompt in prompts}))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Optional
 from infra.agent import folders, processes, state
 from infra.agent.refusal import Refusal
 
-KINDS = ("collectives", "drive", "facts", "options", "profile", "reap")
+KINDS = ("client", "collectives", "drive", "facts", "options", "profile", "reap")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 LOG_TAIL = 2000
 

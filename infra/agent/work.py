@@ -24,6 +24,10 @@ def _work(kind: str, job: Job) -> dict[str, Any]:
         from infra.agent import recording
 
         return recording.record(job)
+    if kind == "client":
+        from infra.agent import client
+
+        return client.run_client(job)
     if kind == "options":
         from infra.agent import options
 

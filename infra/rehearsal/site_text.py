@@ -161,7 +161,34 @@ LAUNCH_SERVER = dedent(
     """
 )
 
-VLLM_MAIN = LAUNCH_SERVER.replace("rehearsal.engine", "rehearsal.vllm_engine")
+BENCH_SERVING = dedent(
+    """\
+    import sys
+
+    if __name__ == "__main__":
+        sys.path.append({repository!r})
+        from infra.rehearsal.sglang_client import run
+
+        run()
+    """
+)
+
+# "vllm bench serve" is another command of the program that also serves.
+VLLM_MAIN = dedent(
+    """\
+    import sys
+
+    if __name__ == "__main__":
+        sys.path.append({repository!r})
+        if sys.argv[1:2] == ["bench"]:
+            from infra.rehearsal.vllm_client import run
+
+            run()
+        from infra.rehearsal.vllm_engine import run
+
+        run({folder!r})
+    """
+)
 
 _DIST_INFO = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
@@ -183,6 +210,7 @@ def files(repository: str, folder: str) -> dict[str, str]:
         "sglang/__init__.py": '__version__ = "0.5.9"\n',
         "sglang/version.py": '__version__ = "0.5.9"\n',
         "sglang/launch_server.py": LAUNCH_SERVER.format(repository=repository, folder=folder),
+        "sglang/bench_serving.py": BENCH_SERVING.format(repository=repository),
         "vllm/__init__.py": "",
         "vllm/engine/__init__.py": "",
         "vllm/engine/arg_utils.py": "",

@@ -72,6 +72,11 @@ class VllmServer(Server):
 
     def _completions(self, asked: Asked, reply: Reply) -> None:
         told = parse_json(asked) or {}
+        if told.get("model") not in {None, self.name}:
+            text = f"The model `{told['model']}` does not exist."
+            error = {"message": text, "type": "NotFoundError", "param": "model", "code": 404}
+            reply.json(404, {"error": error})
+            return
         prompt = told.get("prompt")
         if isinstance(prompt, list) and prompt:
             given = json.dumps(prompt).encode(), len(prompt)
