@@ -1,4 +1,4 @@
-"""The command line: plan, screen, run, calibrate, compare, inspect, publish, up, down, demo, clean."""
+"""The command line: plan, screen, run, calibrate, compare, export, inspect, publish, up, down, demo, clean."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from rich.console import Console
 
 from configs.problems import ConfigError
 from configs.read import read_sweep
+from flows.exporting import export
 from flows.inspecting import inspect
 from flows.question import pose
-from flows.terminal import Progress, console, say
+from flows.terminal import Progress, console, mistake, say
+from flows.which_run import find_run
 from infra.errors import WorldError
 from infra.places import runs_folder
-from infra.store import RunFolder, Store
+from infra.store import Store
 from tasks.venue import StageFailedError
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(inspect)
+app.command()(export)
 
 SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
@@ -167,7 +170,7 @@ def compare(
     from tasks.decision import decision_sentence
     from tasks.reporting import PAGE, compare_sweep
 
-    folder = _find_run(sweep, run_number)
+    folder = find_run(sweep, run_number)
     found = compare_sweep(read_run_sweep(folder), read_records(folder))
     console.print(verdict_text(found, decision_sentence(found), every_figure=every_figure))
     say(f"run {folder.id}: {folder.path}")
@@ -189,8 +192,8 @@ def publish(
 
     uri = tracking_uri()
     if uri is None:
-        _mistake("no MLflow: set MLFLOW_TRACKING_URI, or run `eagle3-sweep up`")
-    folder = _find_run(sweep, run_number)
+        mistake("no MLflow: set MLFLOW_TRACKING_URI, or run `eagle3-sweep up`")
+    folder = find_run(sweep, run_number)
     tracker = Tracker(uri, note=say)
     left = publish_missing(folder, tracker, say)
     report = write_report(folder, read_run_sweep(folder), read_records(folder), tracker, say)
@@ -204,7 +207,7 @@ def clean(sweep: SweepName) -> None:
     """End what an interrupted run left on its hosts, and record it as interrupted."""
     from flows.aftermath import clean_up_run
 
-    with _find_run(sweep, None).alone() as run:  # never under a process that goes on with it
+    with find_run(sweep, None).alone() as run:  # never under a process that goes on with it
         clean_up_run(run, say)
 
 
@@ -258,24 +261,8 @@ def demo() -> None:
     raise typer.Exit(done.returncode)
 
 
-def _find_run(sweep: str, number: int | None) -> RunFolder:
-    name = read_sweep(sweep).name if "/" in sweep or sweep.endswith(".yaml") else sweep
-    store = Store(runs_folder())
-    runs = store.runs(name)
-    if number is not None:
-        runs = [folder for folder in runs if int(folder.path.name) == number]
-    if not runs:
-        _mistake(f"no run of {name} in {store.root}: `eagle3-sweep run {name}` makes one")
-    return runs[-1]
-
-
 def _stop(_number: int, _frame: object) -> NoReturn:
     raise Stopped
-
-
-def _mistake(text: str) -> NoReturn:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
-    raise typer.Exit(2)
 
 
 def main() -> None:
