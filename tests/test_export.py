@@ -8,11 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.problems import ConfigError
@@ -202,6 +203,58 @@ def test_the_docker_line_carries_words_folders_and_secrets_by_name(tmp_path: Pat
     assert env["HF_TOKEN"] == "t0p s3cret"
     assert f"type=bind,src={EVIL},dst={EVIL},readonly" in words
     assert "type=bind,src=/models/a,dst=/models/a,readonly" in words
+
+
+@cache
+def winner() -> Deployment:
+    question = asked()
+    return exported(question, records(question, WINS))
+
+
+_WORDS = st.lists(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=6
+)
+
+
+@given(_WORDS)
+@settings(max_examples=40)
+def test_any_word_reaches_the_engine_as_it_is(words: list[str]) -> None:
+    """printf in the place of the engine, under a real bash."""
+    plan = winner()._replace(python="/usr/bin/printf", words=("%s\\0", *words), cwd="/")
+    done = subprocess.run(
+        ["bash", "-s"],
+        input=launch_script(plan, words).encode(),
+        check=True,
+        capture_output=True,
+        timeout=20,
+    )
+    assert done.stdout.decode() == "".join(f"{word}\0" for word in words) or (
+        not words and done.stdout == b"\0"  # printf without words prints its form once
+    )
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck here")
+def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
+    for name, text in {
+        "launch.sh": launch_script(hostile(tmp_path), ["x"]),
+        "docker-run.sh": docker_script(hostile(tmp_path), ["x"]),
+    }.items():
+        (tmp_path / name).write_text(text)
+        done = subprocess.run(
+            ["shellcheck", "--severity=warning", str(tmp_path / name)],
+            check=False,
+            capture_output=True,
+            timeout=20,
+        )
+        assert done.stdout.decode() == ""
+
+
+def test_a_masked_value_that_is_no_known_secret_is_refused() -> None:
+    question = asked()
+    trials = records(question, WINS, environment={"URL": "https://me:***@x"})
+    with pytest.raises(ConfigError) as error:
+        exported(question, trials)
+    assert "URL: holds a secret that is not known by name" in str(error.value)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
