@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from configs.host import Host
 from configs.level_sets import LevelSet
 from configs.patch import Patch
-from configs.probe import Profile, Stream
-from configs.schema import all_models
+from configs.probe import Probe
+from configs.schema import all_models, models_in
 from configs.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ PAGES: Final = (
         "Keys of a probe",
         "Under `probes` of a sweep. In words, with examples: [sweep files](../sweeps.md), "
         "[profile a step](../profile.md).",
-        (Stream, Profile),
+        tuple(models_in(Probe)),
     ),
     Page(
         "sweeps.md",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tasks.decision import PLAIN_NAMES, decision_sentence, interval, percent, users
+from tasks.export_shell import apply_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,13 +94,11 @@ def _ground(chosen: Chosen, plan: Deployment) -> Iterator[str]:
 
 
 def _patches(chosen: Chosen, plan: Deployment) -> Iterator[str]:
-    """Which source the setting needs."""
-    from tasks.export_shell import apply_line
-
+    """Which source the setting ran on."""
     for patch in plan.patches:
         yield (
-            f"Needs patch {patch.outcome.name} on {patch.outcome.path} ({patch.outcome.reason}). "
-            "In this folder:"
+            f"Ran on patched source: {patch.outcome.name} on {patch.outcome.path} "
+            f"({patch.outcome.reason}). To apply it, in this folder:"
         )
         yield f"  {apply_line(patch)}"
     needed = {patch.outcome.name for patch in plan.patches}

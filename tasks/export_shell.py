@@ -51,6 +51,7 @@ def docker_script(plan: Deployment, evidence: Sequence[str]) -> str:
     if plan.patches:  # before the change of folder: the script's own path may be a relative one
         lines.append('here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"')
     lines += [f"cd -- {_shell_path(plan.cwd)}", ""]
+    lines += [f'export {to}="${{{of}}}"' for to, of in sorted(plan.secrets.items()) if to != of]
     if plan.patches:
         lines.append("# shellcheck disable=SC2016  # what is quoted runs in the container")
     command = [*_options(plan), *_entry(plan), *_paired(plan.words)]
@@ -60,10 +61,7 @@ def docker_script(plan: Deployment, evidence: Sequence[str]) -> str:
 def _options(plan: Deployment) -> list[str]:
     options = ["docker run --rm --gpus all --ipc=host --network=host", "--ulimit memlock=-1"]
     options += [f"--env {shlex.quote(f'{n}={v}')}" for n, v in sorted(plan.env.items())]
-    options += [
-        f"--env {name}" if name == of else f'--env {name}="${{{of}}}"'
-        for name, of in sorted(plan.secrets.items())
-    ]
+    options += [f"--env {name}" for name in sorted(plan.secrets)]  # docker reads the values itself
     options += [_mount(folder) for folder in dict.fromkeys(plan.folders)]
     options += [
         f'--mount "type=bind,src=$here/{p.file},dst=/patches/{p.file},readonly"'

@@ -311,7 +311,10 @@ def test_the_development_mode_of_vllm_is_left_out() -> None:
     plan = exported(question, trials, api_key_from="MY_KEY")
     assert plan.env == {"A": "1"}
     assert 'export VLLM_API_KEY="${MY_KEY}"' in launch_script(plan, [])
-    assert "vllm/vllm-openai:v0.33.0" in docker_script(plan, [])
+    docker = docker_script(plan, [])
+    assert "vllm/vllm-openai:v0.33.0" in docker
+    assert 'export VLLM_API_KEY="${MY_KEY}"' in docker
+    assert "--env VLLM_API_KEY \\" in docker  # by name: no list of processes shows it
 
 
 def table(question: Sweep, trials: list[Any], arm: str | None = None) -> Any:
