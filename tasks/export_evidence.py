@@ -72,8 +72,12 @@ def _figures(comparison: Comparison, chosen: Chosen) -> Iterator[str]:
     for c in chosen.cells:
         yield (
             f"  {c.probe}, {users(c.concurrency)}: {percent(c.ratio)} {interval(c)} "
-            f"{PLAIN_NAMES[c.metric]}, {c.verdict}, {c.blocks} blocks"
+            f"{PLAIN_NAMES[c.metric]}, {c.verdict}, {_blocks(c.blocks)}"
         )
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block" if count == 1 else f"{count} blocks"
 
 
 def _ground(chosen: Chosen, plan: Deployment) -> Iterator[str]:
@@ -85,7 +89,7 @@ def _ground(chosen: Chosen, plan: Deployment) -> Iterator[str]:
     )
     gpus = record.must_match.get("gpus")
     yield f"Host: {record.host}, {record.host_class}" + (f", {gpus}" if gpus else "")
-    yield f"Versions: {versions}"
+    yield f"Engine: {plan.engine} {plan.version or 'of unknown release'} (all versions: {versions})"
     for role, path in zip(("Target", "Drafter"), plan.folders, strict=False):
         content = record.models.get(role.lower())
         yield f"{role}: {path}, content {content or 'not identified'}"

@@ -97,10 +97,12 @@ def _rows(sweep: Sweep, comparison: Comparison, chosen: Chosen) -> tuple[Row, ..
     rows = tuple(
         _row(at, [c for c in ladder if c.concurrency == at], steps) for at in sorted(whole)
     )
+    tried = ", ".join(str(n) for n in sorted(set(steps.values())))
+    if not any(row.steps for row in rows):
+        return f"no number of steps ({tried}) is better than no speculation at any measured batch"
     if len({row.steps for row in rows}) < 2:
-        tried = ", ".join(str(n) for n in sorted({0, *steps.values()}))
-        best = f"{rows[0].steps} steps are" if rows else "none is"
-        return f"of {tried} steps, {best} best at every measured batch: nothing to switch"
+        best = rows[0].steps
+        return f"of {tried} steps, {best} are best at every measured batch: nothing to switch"
     return rows
 
 

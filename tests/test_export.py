@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.problems import ConfigError
+from configs.read import parse_sweep, to_yaml
 from flows.exporting import export
 from tasks.check_table import GUARDS
 from tasks.export_choice import choose
@@ -25,6 +26,7 @@ from tasks.export_plan import deployment
 from tasks.export_shell import comments, docker_script, launch_script
 from tasks.export_unit import unit_file, word
 from tasks.k_by_batch import k_by_batch, table_lines
+from tasks.publish import published_link
 from tasks.reporting import compare_sweep
 from tests import builders, rehearsing, sweeping
 from tests.sweeps import host, sweep
@@ -97,7 +99,7 @@ def test_the_setting_that_the_verdict_names_is_chosen() -> None:
     assert "load, 1 user: +50 % [" in text
     assert "/runs/1" in text
     assert "#/runs/abc" in text
-    assert "sglang 0.5.20" in text
+    assert "Engine: sglang 0.5.20 (" in text
 
 
 def test_nothing_is_chosen_where_nothing_won_unless_it_is_named() -> None:
@@ -355,7 +357,15 @@ def test_one_number_of_steps_that_is_always_best_needs_no_table() -> None:
     question = asked()
     found = table(question, records(question, {"a": dict.fromkeys(BASE, 1.3)}))
     assert found.rows == ()
-    said = "of 0, 3, 5 steps, 3 steps are best at every measured batch: nothing to switch"
+    said = "of 3, 5 steps, 3 are best at every measured batch: nothing to switch"
+    assert found.said == (f"No table of K by batch: {said}.",)
+
+
+def test_where_no_number_of_steps_is_better_there_is_no_table() -> None:
+    question = asked()
+    trials = records(question, {arm: dict.fromkeys(BASE, 0.8) for arm in ("a", "b")})
+    found = table(question, trials, "a")
+    said = "no number of steps (3, 5) is better than no speculation at any measured batch"
     assert found.said == (f"No table of K by batch: {said}.",)
 
 
@@ -406,10 +416,59 @@ def test_vllm_itself_reads_the_table(version: str) -> None:
     assert [lookup[batch] for batch in (1, 7, 8, 63, 64)] == [5, 5, 3, 3, 0]
 
 
+@pytest.mark.parametrize(
+    ("mark", "link"),
+    [
+        (None, None),
+        ("http://127.0.0.1:5000\nabc\n", "http://127.0.0.1:5000/#/runs/abc"),
+        ("sqlite:///mlflow.db\nabc\n", None),
+        ("http://127.0.0.1:5000\n", None),
+    ],
+)
+def test_the_link_is_known_of_a_published_trial(
+    mark: str | None, link: str | None, tmp_path: Path
+) -> None:
+    if mark is not None:
+        (tmp_path / ".mlflow_run_id").write_text(mark)
+    assert published_link(tmp_path) == link
+
+
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     with sweeping.ground(tmp_path_factory.mktemp("exported")) as made:
         yield made
+
+
+def tolerant(question: Sweep) -> Sweep:
+    """A busy machine is not the matter here."""
+    return question.model_copy(update={"tolerate": {guard.name: "a busy day" for guard in GUARDS}})
+
+
+@pytest.mark.long
+def test_an_exported_vllm_serves(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EAGLE3_RUNS", str(ground.place / "runs"))
+    text = to_yaml(sweeping.sweep("small-vllm", arms="base+tuned", patches=""))
+    for old, new in (
+        ("kind: sglang", "kind: vllm"),
+        ("tp-size", "tensor-parallel-size"),
+        ("mem-fraction-static", "gpu-memory-utilization"),
+        ("max-running-requests", "max-num-seqs"),
+        ("    cuda-graph-max-bs: 64\n", ""),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    ground.run(tolerant(parse_sweep(text, "small-vllm.yaml")))
+    export("small-vllm", arm="tuned", out=str(ground.place / "vllm"))
+    script = ground.place / "vllm" / "launch.sh"
+    assert "VLLM_SERVER_DEV_MODE=" not in script.read_text()
+    with rehearsing.Engine(ground.folder, script=script) as engine:
+        engine.wait_for("Application startup complete")
+        body = {"model": "shared/kimi-k2.5-int4", "prompt": "Hello", "max_tokens": 4}
+        status, answer = engine.ask("/v1/completions", body)
+        assert status == 200
+        assert json.loads(answer)["usage"]["completion_tokens"] == 4
+        engine.terminate()
+        engine.ended()
 
 
 @pytest.mark.slow
@@ -417,9 +476,7 @@ def test_an_exported_script_serves_once_its_patch_is_applied(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("EAGLE3_RUNS", str(ground.place / "runs"))
-    small = sweeping.sweep(arms="base+tuned")
-    tolerated = dict.fromkeys((guard.name for guard in GUARDS), "a busy machine is not the matter")
-    small = small.model_copy(update={"tolerate": tolerated})
+    small = tolerant(sweeping.sweep(arms="base+tuned"))
     with pytest.raises(typer.Exit):
         export("small")
     assert "no run of small" in capsys.readouterr().err
