@@ -186,6 +186,7 @@ def ten_thousand(place: Path, runs: int) -> Many:
         with open_run(here.runs, question) as run:
             size = _fill(run, question, small, wanted)
             parts = _parts(question, run, wanted)
+        _plan(here, folder)  # writes the bytecode
         plan_s = [_plan(here, folder) for _ in range(runs)]
         resume_s = [_resume(here, folder, run) for _ in range(runs)]
     return Many(len(question.plan.trials), plan_s, resume_s, parts, size)
@@ -233,9 +234,14 @@ def _parts(question: Question, run: RunFolder, wanted: dict[str, str]) -> dict[s
     return {name: at - before for (_, before), (name, at) in itertools.pairwise(marks)}
 
 
+def _kept(place: Path) -> dict[str, str]:
+    """Bytecode is kept from start to start, as on a user's machine, whatever this one is set to."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(place / "bytecode")}
+
+
 def _plan(here: Ground, path: Path) -> float:
     began = time.monotonic()
-    with here.command("plan", str(path)) as command:
+    with here.command("plan", str(path), **_kept(here.place)) as command:
         assert command.ended() == 0, command.text[-2000:]
     return time.monotonic() - began
 
@@ -245,7 +251,7 @@ def _resume(here: Ground, path: Path, run: RunFolder) -> float:
     place = run.path / "trials"
     before, stamp = {folder.name for folder in place.iterdir()}, place.stat().st_mtime_ns
     began = time.monotonic()
-    with here.command("run", str(path)) as command:
+    with here.command("run", str(path), **_kept(here.place)) as command:
         # Ten thousand names, read again and again, would take a core of its own.
         until(lambda: place.stat().st_mtime_ns != stamp, 120)
         seconds = time.monotonic() - began

@@ -59,7 +59,12 @@ class Counting:
         self.calls = Calls()
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> Output:
-        done = self._shell.run(argv, timeout_s=timeout_s)
+        return self._counted(self._shell.run(argv, timeout_s=timeout_s))
+
+    def ask(self, program: Sequence[str], line: str, *, timeout_s: float = 30.0) -> Output:
+        return self._counted(self._shell.ask(program, line, timeout_s=timeout_s))
+
+    def _counted(self, done: Output) -> Output:
         size = len(done.out.encode()) + len(done.err.encode())
         now = self.calls
         self.calls = now._replace(commands=now.commands + 1, received=now.received + size)

@@ -1,4 +1,4 @@
-"""The command line: plan, screen, run, calibrate, compare, export, inspect, publish, up, down, demo, clean."""
+"""The command line; its commands are thin, and load what they need when they are called."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from rich.console import Console
 from configs.problems import ConfigError
 from configs.read import read_sweep
 from flows.exporting import export
+from flows.finding import SweepName, find_run, mistake
 from flows.inspecting import inspect
 from flows.question import pose
-from flows.terminal import Progress, console, mistake, say
-from flows.which_run import find_run
+from flows.terminal import Progress, console, say
+from flows.watch import watch
 from infra.errors import WorldError
 from infra.places import runs_folder
 from infra.store import Store
@@ -36,8 +37,8 @@ app = typer.Typer(
 )
 app.command()(inspect)
 app.command()(export)
+app.command()(watch)
 
-SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
 
 

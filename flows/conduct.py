@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.layers import engine_of
+from flows.noting import NotingRunner
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.sites import leave, site_of
-from flows.skips import Skip, reconcile, why_skip
+from flows.skips import Skip, SkipLines, reconcile, why_skip
 from infra.store import write_json, write_value
 from infra.tracking import TrackingDown
 from tasks.check_table import PASSING
@@ -131,6 +132,7 @@ class Conductor:
         self._stopped: str | None = None
         self._looked = 0
         self._seen: FilesSeen = {}
+        self._skipped = SkipLines(hands.say)
         self._cut_off: list[str] = []
         """Markers of attempts whose process was killed before they could tear down."""
 
@@ -150,6 +152,7 @@ class Conductor:
         try:
             skips = [skip for trial in plan.trials if (skip := self._one(trial)) is not None]
         finally:
+            self._skipped.flush()
             for agent in self._held:
                 leave(agent, run.holder, hands.say)
         unpublished = 0
@@ -166,10 +169,11 @@ class Conductor:
         wanted = fingerprint(trial, self._surveyed(trial, ground))
         skip = why_skip(trial, wanted, self._records) or self._stop_before(trial)
         if skip is not None:
-            self._hands.say(f"{trial.id}: skipped: {skip.reason}")
+            self._skipped.add(trial.id, skip.reason)
             if skip.leaves_record:
                 self._record_skip(trial, ground, skip)
             return skip
+        self._skipped.flush()
         for _number in range(_ATTEMPTS):
             record = self._records[trial.id] = self._attempt(trial, ground)
             if not once_more(record):
@@ -236,8 +240,8 @@ class Conductor:
 
     def _attempt(self, trial: Trial, ground: _Ground) -> TrialRecord:
         hands, run = self._hands, self._run
-        runner = hands.runner(trial.id)
         keep = run.next_attempt(trial.id)
+        runner = NotingRunner(hands.runner(trial.id), keep)
         site = replace(self._site(trial, ground.agent, runner, keep), topology=ground.topology)
         secrets = self._secrets[trial.host]
         notes = kept_words(screen) if (screen := self._question.screen) else ()

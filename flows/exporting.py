@@ -10,8 +10,8 @@ import typer
 
 from configs.host import Host
 from configs.problems import ConfigError, Problem
-from flows.terminal import mistake, say
-from flows.which_run import find_run
+from flows.finding import SweepName, find_run, mistake
+from flows.terminal import say
 from infra.store import read_json, write_text
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def export(
-    sweep: Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")],
+    sweep: SweepName,
     *,
     arm: Annotated[str | None, typer.Option(help="another arm than the winner")] = None,
     level: Annotated[

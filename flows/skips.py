@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,7 @@ from tasks.record_trial import bare_record
 from tasks.venue import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from configs.plan import Trial
     from infra.store import RunFolder
@@ -28,6 +29,7 @@ _PASSING = {
     "unknown_exception",
     "tracking_down",
 }
+_FEW = 20  # a page of lines is read, ten thousand are not
 # Stages that try nothing of the setting: what fails there is the host's state.
 _OF_THE_HOST = {"claim", "survey", "clean_gpus", "tear_down"}
 
@@ -39,6 +41,30 @@ class Skip(NamedTuple):
     reason: str
     leaves_record: bool
     """Whether the skip itself goes on record (the trial has none)."""
+
+
+class SkipLines:
+    """Says which trials are skipped: each of a few, else how many for each reason."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._held: list[tuple[str, str]] = []
+
+    def add(self, trial: str, reason: str) -> None:
+        """Keeps one until the next :meth:`flush`."""
+        self._held.append((trial, reason))
+
+    def flush(self) -> None:
+        """Says what is held: before something else happens, and at the end."""
+        held, self._held = self._held, []
+        if len(held) <= _FEW:
+            for trial, reason in held:
+                self._say(f"{trial}: skipped: {reason}")
+            return
+        for reason, number in Counter(reason for _trial, reason in held).items():
+            trials = [trial for trial, why in held if why == reason]
+            which = trials[0] if number == 1 else f"{number:,} trials, {trials[0]} to {trials[-1]}"
+            self._say(f"{which}: skipped: {reason}")
 
 
 def why_skip(trial: Trial, wanted: str, records: Mapping[str, TrialRecord]) -> Skip | None:

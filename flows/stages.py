@@ -53,7 +53,9 @@ PASSING = (ContactLost, AgentBroken)
 class Runner(Protocol):
     """Runs the stages of a trial, one after another, and keeps their times."""
 
-    times: list[StageTime]
+    @property
+    def times(self) -> list[StageTime]:
+        """Of the stages that are over."""
 
     def run(self, name: str, work: Callable[[], T]) -> T:
         """Runs one stage; ``probe:<name>`` follows the policy of ``probe``."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
 
-import typer
 from rich.console import Console
 
 console = Console(highlight=False, soft_wrap=True)
@@ -15,12 +13,6 @@ console = Console(highlight=False, soft_wrap=True)
 def say(text: str) -> None:
     """A line to the user."""
     console.print(text, markup=False)
-
-
-def mistake(text: str) -> NoReturn:
-    """Tells a user's mistake, and ends the command with 2."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
-    raise typer.Exit(2)
 
 
 class Progress:

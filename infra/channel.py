@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import paramiko
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _PIECE = 1 << 18
 # Paramiko's one pipe for both streams can miss a wake-up: one stream clears what the other set.
@@ -84,6 +84,16 @@ def send(channel: paramiko.Channel, data: bytes, bound: Bound) -> None:
     Raises:
         TimeoutError: It was not taken in time.
     """
+    if feed(channel, data, bound):
+        channel.shutdown_write()
+
+
+def feed(channel: paramiko.Channel, data: bytes, bound: Bound) -> bool:
+    """Gives a command some of its stdin; False where it has ended.
+
+    Raises:
+        TimeoutError: It was not taken in time.
+    """
     sent = 0
     while sent < len(data) and not channel.closed:
         channel.settimeout(bound.left())
@@ -92,13 +102,20 @@ def send(channel: paramiko.Channel, data: bytes, bound: Bound) -> None:
         except TimeoutError:
             raise
         except OSError:  # paramiko's word for a channel that was closed meanwhile
-            return
+            return False
         bound = bound.moved()
-    channel.shutdown_write()
+    return not channel.closed
 
 
-def read_both(channel: paramiko.Channel, bound: Bound) -> tuple[bytes, bytes]:
+def read_both(
+    channel: paramiko.Channel, bound: Bound, whole: Callable[[bytearray], bool] | None = None
+) -> tuple[bytes, bytes]:
     """Reads both streams of a command to their end, and waits for its exit code.
+
+    Args:
+        channel: Of the command.
+        bound: How long it may take.
+        whole: Says of what it has printed that nothing more is to come, although it goes on.
 
     Raises:
         TimeoutError: It did not end in time.
@@ -113,6 +130,8 @@ def read_both(channel: paramiko.Channel, bound: Bound) -> tuple[bytes, bytes]:
             out += channel.recv(_PIECE)
         while channel.recv_stderr_ready():
             err += channel.recv_stderr(_PIECE)
+        if whole is not None and whole(out):
+            return bytes(out), bytes(err)
         if ended:
             break
         if len(out) + len(err) > before:

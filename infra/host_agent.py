@@ -110,8 +110,8 @@ class HostAgent:
             job: A job whose progress and result are wanted.
             seen: Token of the last poll, so that only what changed since counts as a change.
             timeout_s: The longest wait.
-            quiet_s: So long the growth of log and progress wakes nobody: every poll starts a
-                process on the host that is being measured.
+            quiet_s: So long the growth of log and progress wakes nobody: every poll is work on
+                the host that is being measured.
             start: A job that is begun first, from :meth:`prepare`; it is the one that is wanted.
         """
         claim = {"root": self.root, "holder": holder, "lease_s": self.host.lease_s}
@@ -270,13 +270,14 @@ class HostAgent:
             text_of(run(["mkdir", "-p", "-m", "0700", root, folder], timeout_s=_CALL_S))
             self.shell.put(self._file.data, path)
         # Isolated and without site-packages: the agent needs neither, and starts in 8 ms, not 40.
-        self._argv = [self.host.agent_python, "-I", "-S", path]
+        self._argv = [self.host.agent_python, "-I", "-S", path, "serve"]
         answer = self._ask("hello", {"root": root}, _CALL_S)
         return Hello(*(answer[field] for field in Hello._fields))
 
     def _ask(self, command: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         self.round_trips += 1
-        output = self.shell.run([*self._argv, command, json.dumps(request)], timeout_s=timeout_s)
+        line = json.dumps([command, request])
+        output = self.shell.ask(self._argv, line, timeout_s=timeout_s)
         return read_answer(command, output)
 
     def _patiently(self, attempt: Callable[[], T]) -> T:

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 from infra.errors import CommandKilled, ContactLost, FileRefused
+from infra.resident import LocalResident
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from infra.resident import Said
 
 
 class Output(NamedTuple):
@@ -40,6 +43,15 @@ class Shell(Protocol):
             HostRefused: The host will not have us.
         """
 
+    def ask(self, program: Sequence[str], line: str, *, timeout_s: float = 30.0) -> Output:
+        """Asks a program that stays, and is started where it does not run: see infra.resident.
+
+        Raises:
+            ContactLost: No answer in time, or it ended without one; started anew when asked again.
+            CommandKilled: A signal ended what it did for this line.
+            HostRefused: The host will not have us.
+        """
+
     def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
         """Writes a file: complete under its name, or not at all.
 
@@ -65,6 +77,9 @@ class Shell(Protocol):
 class LocalShell:
     """This machine, for hosts that are the controller itself, and for tests."""
 
+    def __init__(self) -> None:
+        self._residents: dict[tuple[str, ...], LocalResident] = {}
+
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> Output:
         """See Shell."""
         try:
@@ -84,6 +99,29 @@ class LocalShell:
         if done.returncode < 0:
             raise CommandKilled(f"{argv[0]} was ended by signal {-done.returncode}")
         return Output.of(done.returncode, done.stdout, done.stderr)
+
+    def ask(self, program: Sequence[str], line: str, *, timeout_s: float = 30.0) -> Output:
+        """See Shell."""
+        key = tuple(program)
+        try:
+            if key not in self._residents:
+                self._residents[key] = LocalResident(program)
+            said = self._residents[key].ask(line.encode(), timeout_s)
+        except FileNotFoundError:
+            return Output(127, "", f"{program[0]}: not found")
+        except PermissionError:
+            return Output(126, "", f"{program[0]}: not permitted")
+        except TimeoutError as error:
+            self._end(key)
+            raise ContactLost(f"no answer within {timeout_s:g} s: {program[0]}") from error
+        if said.ended:
+            self._end(key)
+        return said_by(program[0], said)
+
+    def _end(self, key: tuple[str, ...]) -> None:
+        resident = self._residents.pop(key, None)
+        if resident is not None:
+            resident.close()
 
     def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
         """See Shell."""
@@ -109,6 +147,22 @@ class LocalShell:
 
     def close(self) -> None:
         """See Shell."""
+        for key in [*self._residents]:
+            self._end(key)
+
+
+def said_by(name: str, said: Said) -> Output:
+    """What a program that stays has said, as a command's output.
+
+    Raises:
+        CommandKilled: A signal ended the request, or the program.
+        ContactLost: The program ended of itself: nobody had asked for long.
+    """
+    if said.code < 0:
+        raise CommandKilled(f"{name} was ended by signal {-said.code}")
+    if said.ended and said.code == 0:
+        raise ContactLost(f"{name} had ended")
+    return Output.of(said.code, said.out, said.err)
 
 
 def _raise_as_refused(error: OSError, path: str) -> NoReturn:

@@ -23,12 +23,13 @@ import fabric
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, PasswordRequiredException
 
-from infra.channel import Bound, bounded, read_both, send
+from infra.channel import Bound, bounded, feed, read_both, send
 from infra.detached import holds_streams
 from infra.errors import CommandKilled, ContactLost, HostRefused
 from infra.host_keys import changed_key, check_host_key
 from infra.remote_file import check_done, reading, writing
-from infra.shell import Output
+from infra.resident import Said, answer, whole
+from infra.shell import Output, said_by
 from infra.spare_channel import SpareChannel
 
 if TYPE_CHECKING:
@@ -77,6 +78,28 @@ class SshShell:
         check_done(Output.of(code, b"", err), path, "read")
         return data
 
+    def ask(self, program: Sequence[str], line: str, *, timeout_s: float = 30.0) -> Output:
+        """See Shell. The program stays as long as the connection does, at most."""
+        with self._alive(f"while {program[0]} was asked") as connection:
+            said = self._said(connection, program, line.encode() + b"\n", Bound(timeout_s))
+        return said_by(program[0], said)
+
+    def _said(
+        self, connection: _Connection, program: Sequence[str], line: bytes, bound: Bound
+    ) -> Said:
+        words = shlex.join(program)
+        with self._in_time(program, bound):
+            channel = connection.residents.pop(words, None)
+            channel = channel or self._begin(connection, words, bound)
+            bound = bound.begun()
+            feed(channel, line, bound)
+            out, err = read_both(channel, bound, whole)
+        if whole(out):
+            connection.residents[words] = channel
+            return answer(out, err)
+        channel.close()
+        return Said(self._code(connection, channel, program, err), out, err, ended=True)
+
     def _carry_out(
         self,
         connection: _Connection,
@@ -86,29 +109,46 @@ class SshShell:
     ) -> tuple[int, bytes, bytes]:
         """One command on a channel of its own: exit code and both streams."""
         # An end of input that meets the end of its command loses the connection: none is sent.
-        empty = " </dev/null" if stdin is None else ""
+        words = shlex.join(argv) + (" </dev/null" if stdin is None else "")
+        with self._in_time(argv, bound):
+            channel = self._begin(connection, words, bound)
+            try:
+                bound = bound.begun()
+                if stdin is not None:
+                    send(channel, stdin, bound)
+                out, err = read_both(channel, bound)
+            finally:
+                channel.close()
+        return self._code(connection, channel, argv, err), out, err
+
+    def _begin(self, connection: _Connection, words: str, bound: Bound) -> paramiko.Channel:
+        """A channel on which a command has begun; the next one is opened meanwhile."""
         channel = connection.spare.take(min(_CHANNEL_S, bound.seconds))
-        bound = bound.begun()
+        with bounded(channel, bound.seconds):
+            channel.exec_command(f"exec {words}")
+        connection.spare.prepare()
+        return channel
+
+    @contextmanager
+    def _in_time(self, argv: Sequence[str], bound: Bound) -> Iterator[None]:
         try:
-            with bounded(channel, bound.seconds):
-                channel.exec_command(f"exec {shlex.join(argv)}{empty}")
-            connection.spare.prepare()
-            if stdin is not None:
-                send(channel, stdin, bound)
-            out, err = read_both(channel, bound)
-            code = channel.recv_exit_status()
+            yield
         except TimeoutError as error:
             held = " and ".join(holds_streams(argv[-1]))
             why = f": what it put into the background holds {held}" if held else ""
             said = f"{self}: no answer within {bound.seconds:g} s{why}"
             raise ContactLost(said) from error
-        finally:
-            channel.close()
+
+    def _code(
+        self, connection: _Connection, channel: paramiko.Channel, argv: Sequence[str], err: bytes
+    ) -> int:
+        """The exit code of a command that has ended."""
+        code = channel.recv_exit_status()
         if code == -1:
             # A signal, a stopped sshd and a cut link look the same here: ask once more.
             connection.transport.open_session(timeout=_CHANNEL_S).close()
             raise CommandKilled(f"{self}: {argv[0]} was ended by a signal there: {_last(err)}")
-        return code, out, err
+        return code
 
     def close(self) -> None:
         """See Shell."""
@@ -145,6 +185,7 @@ class _Connection(fabric.Connection):
     """A Fabric connection that checks host keys and notices a dead peer."""
 
     spare: SpareChannel
+    residents: dict[str, paramiko.Channel]
 
     def __init__(self, spec: Ssh, gateway: _Connection | None) -> None:
         config = fabric.Config(
@@ -174,7 +215,7 @@ class _Connection(fabric.Connection):
         """Connects, then makes the socket quick and mortal."""
         opened = super().open()
         # Not by assignment, which Invoke would take for a setting.
-        self._set(spare=SpareChannel(self.transport, _CHANNEL_S))
+        self._set(spare=SpareChannel(self.transport, _CHANNEL_S), residents={})
         self.transport.set_keepalive(_KEEPALIVE_S)  # or a NAT forgets an idle session
         sock = self.transport.sock
         if isinstance(sock, socket.socket):  # not so through a jump host

@@ -5,7 +5,7 @@
     report/ report.html report.md comparison.json *.png
     arrival/ <host>.json
     trials/<trial>.a<attempt>/
-        record.json command.txt environment.json server.log facts.json <patch>.diff
+        record.json now.json command.txt environment.json server.log facts.json <patch>.diff
         samples/*.jsonl.gz gpus/*.json
 """
 
@@ -40,8 +40,13 @@ class RunHeld(WorldError):
     """Another process works on this run."""
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, *, lasting: bool = True) -> None:
     """Writes a file: whole under its name, or not at all.
+
+    Args:
+        path: The file.
+        data: All of it.
+        lasting: Whether it survives the controller's own crash, for which the disk is waited for.
 
     Raises:
         DiskFull: No space is left.
@@ -53,8 +58,9 @@ def write_bytes(path: Path, data: bytes) -> None:
             with part.open("wb") as file:
                 os.fchmod(file.fileno(), 0o600)
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if lasting:
+                    file.flush()
+                    os.fsync(file.fileno())
             part.replace(path)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -83,6 +89,11 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, text + "\n")
 
 
+def note_json(path: Path, value: Any) -> None:
+    """Writes plain data that is of use at this moment only."""
+    write_bytes(path, json.dumps(value, ensure_ascii=False).encode(), lasting=False)
+
+
 def write_value(path: Path, value: Value) -> None:
     """Writes a value as JSON, whole or not at all."""
     write_text(path, value.model_dump_json(indent=1) + "\n")
@@ -98,6 +109,11 @@ class TrialFolder:
     def record(self) -> Path:
         """record.json; it stands there exactly when the attempt has come to an end."""
         return self.path / "record.json"
+
+    @property
+    def now(self) -> Path:
+        """now.json: what the attempt is doing while it runs; of no meaning afterwards."""
+        return self.path / "now.json"
 
     @property
     def finished(self) -> bool:
@@ -169,23 +185,24 @@ class RunFolder:
 
     def trials(self) -> Iterator[TrialFolder]:
         """All attempts, by trial and number."""
-        place = self.path / "trials"
-        names = [path.name for path in place.iterdir()] if place.is_dir() else []
-        ours = sorted(
-            (found["trial"], int(found["attempt"]), found[0])
-            for found in map(_ATTEMPT.fullmatch, names)
-            if found
-        )
-        for _trial, _attempt, name in ours:
-            yield TrialFolder(place / name)
+        for _trial, _attempt, name in self._attempts():
+            yield TrialFolder(self.path / "trials" / name)
 
     def records(self) -> dict[str, bytes]:
         """record.json of the last finished attempt of each trial."""
         found: dict[str, bytes] = {}
-        for folder in self.trials():
+        place = self.path / "trials"
+        for trial, _attempt, name in self._attempts():
             with suppress(FileNotFoundError):  # not finished
-                found[folder.trial] = folder.record.read_bytes()
+                found[trial] = place.joinpath(name, "record.json").read_bytes()
         return found
+
+    def _attempts(self) -> list[tuple[str, int, str]]:
+        """Trial, number and folder name of all attempts, sorted."""
+        place = self.path / "trials"
+        names = [path.name for path in place.iterdir()] if place.is_dir() else []
+        found = map(_ATTEMPT.fullmatch, names)
+        return sorted((one["trial"], int(one["attempt"]), one[0]) for one in found if one)
 
     def next_attempt(self, trial: str) -> TrialFolder:
         """A new folder for another attempt."""

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from configs.patch import Body, Delegate
-
-NewlineName = Literal["lf", "crlf", "cr"]
+    from tasks.patch_result import NewlineName
 
 # Python ends a line at these three only; str.splitlines also at form feeds and others.
 _LINES: Final = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")

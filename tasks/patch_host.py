@@ -8,7 +8,6 @@ import posixpath
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import AgentRefusal
-from tasks.patching import apply_patch
 from tasks.record import PatchOutcome
 from tasks.venue import failed
 
@@ -20,10 +19,16 @@ if TYPE_CHECKING:
     from tasks.patch_result import PatchResult
     from tasks.venue import Site
 
-# Every trial finds the same source: parsing it takes longer than asking for it.
-_applied = functools.lru_cache(maxsize=8)(apply_patch)
 # In our folder on the host: the files that are to be put back (infra/agent/ledger.py).
 _LEDGER = "patched.json"
+
+
+@functools.lru_cache(maxsize=8)
+def _applied(source: bytes | None, patch: Patch, version: str | None) -> PatchResult:
+    """What a patch makes of a source; every trial finds the same one, and parsing it takes long."""
+    from tasks.patching import apply_patch  # with libcst, which plan and resume need not wait for
+
+    return apply_patch(source, patch, version)
 
 
 def patch(site: Site, patches: Sequence[Patch]) -> tuple[PatchOutcome, ...]:

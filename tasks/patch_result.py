@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from configs.values import Value
-from tasks.insertion import NewlineName
+
+NewlineName = Literal["lf", "crlf", "cr"]
 
 Reason = Literal[
     "methods_missing",

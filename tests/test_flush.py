@@ -33,13 +33,14 @@ def engine(tmp_path: Path) -> Iterator[rehearsing.Engine]:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("HOME", str(tmp_path))
     box, asked = host(), sweep()
     trial = make_plan(asked).trials[0]
     run = Store(tmp_path / "runs").new_run(asked.name)
     agent = HostAgent(LocalShell(), box, patience_s=5)
-    return Site(agent, box, asked, trial, "h", "m", run.next_attempt(trial.id), Mask(()))
+    yield Site(agent, box, asked, trial, "h", "m", run.next_attempt(trial.id), Mask(()))
+    agent.close()
 
 
 def handle(port: int) -> Handle:

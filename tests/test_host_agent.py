@@ -46,6 +46,13 @@ class Spy:
         self.before(list(argv))
         return self.after(self._shell.run(argv, timeout_s=timeout_s))
 
+    def ask(self, program: Sequence[str], line: str, *, timeout_s: float = 30.0) -> Output:
+        command, request = json.loads(line)
+        argv = [*program, command, json.dumps(request)]
+        self.ran.append(argv)
+        self.before(argv)
+        return self.after(self._shell.ask(program, line, timeout_s=timeout_s))
+
     def put(self, data: bytes, path: str, *, mode: int = 0o600) -> None:
         self.written.append(path)
         self.before_put(path)

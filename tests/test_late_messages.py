@@ -31,7 +31,8 @@ def shell(request):
 @pytest.fixture(autouse=True)
 def late(monkeypatch):
     """Every such message waits for the host's word, or a while where it waits for ours."""
-    send = paramiko.Transport._send_user_message
+    name = "_send_user_message"
+    send = getattr(paramiko.Transport, name)
 
     def send_late(transport, message):
         said = message.asbytes()
@@ -41,7 +42,7 @@ def late(monkeypatch):
                 wait_closed(transport, number)
         send(transport, message)
 
-    monkeypatch.setattr(paramiko.Transport, "_send_user_message", send_late)
+    monkeypatch.setattr(paramiko.Transport, name, send_late)
 
 
 def wait_closed(transport, number: int) -> None:

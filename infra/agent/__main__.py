@@ -1,4 +1,7 @@
-"""One command per call: ``agent.pyz COMMAND '{JSON}'`` prints one JSON object on one line."""
+"""``agent.pyz COMMAND '{JSON}'`` prints one JSON object on one line.
+
+``agent.pyz serve`` stays, and does the same for each line ``["COMMAND", {JSON}]`` of its stdin.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import sys
 from typing import Any, NamedTuple
 
 from infra.agent.refusal import Refusal
+from infra.agent.serve import serve
 
 REFUSED = 10
 """Exit code of a foreseen refusal."""
@@ -89,14 +93,23 @@ def answer(words: list[str]) -> dict[str, Any]:
     return {"ok": True, **getattr(module, command.function)(asked)}
 
 
-def main() -> int:
-    """Prints the answer and returns the exit code."""
+def carry_out(words: list[str]) -> int:
+    """Prints the answer to a command line and returns the exit code."""
     try:
-        value, code = answer(sys.argv[1:]), 0
+        value, code = answer(words), 0
     except Refusal as refusal:
         value, code = refusal.answer(), REFUSED
     print(json.dumps(value, allow_nan=False), flush=True)
     return code
+
+
+def main() -> int:
+    """One command, or those that come on stdin."""
+    if sys.argv[1:] != ["serve"]:
+        return carry_out(sys.argv[1:])
+    for command in COMMANDS.values():
+        importlib.import_module(f"infra.agent.{command.module}")
+    return serve(carry_out)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Union
 
+from infra.agent.ahead import ahead
 from infra.agent.refusal import Refusal
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -100,7 +101,7 @@ class Reading:
                     self.bytes += len(data)
                     yield data
                 return
-            for data in self._inflated(iter(lambda: file.read(_READ), b"")):
+            for data in ahead(self._inflated(iter(lambda: file.read(_READ), b""))):
                 self.bytes += len(data)
                 yield data
 

@@ -1,0 +1,89 @@
+"""`eagle3-sweep watch`: a run as it goes, from its folder, without a hand in it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.live import Live
+
+from configs.host import Host
+from flows.finding import SweepName, find_run, mistake
+from flows.show_watch import view_text
+from flows.terminal import console
+from flows.watched import Watched
+from infra.errors import WorldError
+from infra.store import read_json
+from tasks.smi_csv import QUERY_GPU, read_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infra.host_agent import HostAgent
+    from infra.store import RunFolder
+    from tasks.smi_csv import GpuRow
+
+_PAUSE_S = 1.0
+_GPUS_S = 15.0
+_PATIENCE_S = 1.0
+_SMI = ["nvidia-smi", f"--query-gpu={','.join(QUERY_GPU)}", "--format=csv,noheader,nounits"]
+_ROOM = 40
+
+
+def watch(
+    sweep: SweepName,
+    *,
+    run_number: Annotated[int | None, typer.Option("--run", help="which run; the latest")] = None,
+    once: Annotated[bool, typer.Option("--once", help="one look, as plain text")] = False,
+    gpus: Annotated[
+        bool, typer.Option("--gpus", help="also ask the host's nvidia-smi, every 15 s")
+    ] = False,
+) -> None:
+    """Watch a run as it goes: trials, stage, load, tokens per second, time left."""
+    folder = find_run(sweep, run_number)
+    if not (folder.path / "plan.json").exists():
+        mistake(f"{folder.id} is just being made: ask again in a moment")
+    watched, cards = Watched(folder), _Cards(folder) if gpus else None
+    if once or not console.is_terminal:
+        view = watched.look()
+        now = cards.look(view.doing.host) if cards and view.doing else None
+        console.print(view_text(view, _ROOM, now))
+        return
+    with Live(console=console, auto_refresh=False) as shown:
+        while True:
+            view = watched.look()
+            now = cards.look(view.doing.host) if cards and view.doing else None
+            shown.update(view_text(view, console.size.height, now), refresh=True)
+            if view.conductor is None or len(view.done) == view.planned:
+                return
+            time.sleep(_PAUSE_S)
+
+
+class _Cards:
+    """The cards of the host that measures, looked at seldom."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._hosts = read_json(folder.path / "run.json").get("hosts", {})
+        self._agents: dict[str, HostAgent] = {}
+        self._seen: tuple[float, str, Sequence[GpuRow] | str] | None = None
+
+    def look(self, host: str) -> Sequence[GpuRow] | str:
+        """What nvidia-smi says there; a sentence why it says nothing."""
+        if self._seen and self._seen[1] == host and time.monotonic() - self._seen[0] < _GPUS_S:
+            return self._seen[2]
+        try:
+            said = self._agent(host).shell.run(_SMI, timeout_s=10)
+            rows: Sequence[GpuRow] | str = read_gpus(said.out) or "nvidia-smi shows no GPU"
+        except WorldError as error:
+            rows = f"GPUs unknown: {error}"
+        self._seen = (time.monotonic(), host, rows)
+        return rows
+
+    def _agent(self, name: str) -> HostAgent:
+        from infra.connect import connect  # with Fabric, which a look at the folder needs not
+
+        if name not in self._agents:
+            host = Host.model_validate(self._hosts[name])
+            self._agents[name] = connect(host, patience_s=_PATIENCE_S)
+        return self._agents[name]

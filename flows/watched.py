@@ -1,0 +1,178 @@
+"""What is seen of a run from beside: its folder alone, read again and again."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from flows.runs import read_run_plan, read_run_sweep
+from infra.store import read_json
+from tasks.live import Live, LiveLog
+from tasks.record import TrialRecord
+
+if TYPE_CHECKING:
+    from infra.store import RunFolder, TrialFolder
+
+_MOST_AT_ONCE = 4 << 20  # of a log that somebody begins to watch late
+
+
+class Done(NamedTuple):
+    """A trial that has its record."""
+
+    trial: str
+    status: str
+    note: str
+    """Failure class, the names of its findings, or why it was skipped."""
+    tok_s: float | None
+    """Output tokens per second at its largest concurrency."""
+    accept_length: float | None
+    seconds: float
+
+
+class Doing(NamedTuple):
+    """The trial in flight."""
+
+    trial: str
+    host: str
+    stage: str
+    text: str
+    """What the stage said last."""
+    seconds: float
+    """In this stage."""
+    live: Live
+
+    @property
+    def decodes(self) -> bool:
+        """Whether there is traffic; else the log's last figures are old."""
+        return self.stage.startswith(("warm_up", "probe:"))
+
+
+class View(NamedTuple):
+    """A run at one moment."""
+
+    run: str
+    question: str
+    planned: int
+    done: tuple[Done, ...]
+    """In the order in which they ended."""
+    doing: Doing | None
+    waiting: tuple[str, ...]
+    """Trials without a record, in the plan's order, without the one in flight."""
+    conductor: int | None
+    """The process that works on the run; None: nobody does."""
+    left_s: float | None
+    """Seconds until the last trial is over, by the median of those that are; None: unknown."""
+
+
+class Watched:
+    """One run; every look reads only what is new."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._sweep = read_run_sweep(run)
+        self._hosts = {trial.id: trial.host for trial in read_run_plan(run).trials}
+        self._records: dict[str, TrialRecord] = {}
+        self._log: tuple[TrialFolder, LiveLog, int] | None = None
+
+    def look(self) -> View:
+        """The run as it is now."""
+        open_still: TrialFolder | None = None
+        for folder in self._run.trials():
+            name = folder.path.name
+            if name in self._records:
+                continue
+            try:
+                record = TrialRecord.model_validate_json(folder.record.read_bytes())
+            except FileNotFoundError:
+                open_still = folder
+                continue
+            self._records[name] = record
+        last = {record.trial: record for record in self._records.values()}
+        conductor = _alive(read_json(self._run.path / "run.json").get("pid"))
+        doing = self._doing(open_still) if open_still and conductor else None
+        over = {*last, doing.trial if doing else ""}
+        waiting = tuple(trial for trial in self._hosts if trial not in over)
+        done = sorted(last.values(), key=lambda record: record.ended_at)
+        return View(
+            run=self._run.id,
+            question=self._sweep.question,
+            planned=len(self._hosts),
+            done=tuple(map(_done, done)),
+            doing=doing,
+            waiting=waiting,
+            conductor=conductor,
+            left_s=_left(done, len(waiting), doing),
+        )
+
+    def _doing(self, folder: TrialFolder) -> Doing:
+        said = read_json(folder.now)
+        since = said.get("since")
+        return Doing(
+            trial=folder.trial,
+            host=self._hosts[folder.trial],
+            stage=str(said.get("stage", "")),
+            text=str(said.get("text", "")),
+            seconds=_since(since) if since else 0.0,
+            live=self._live(folder),
+        )
+
+    def _live(self, folder: TrialFolder) -> Live:
+        if self._log is None or self._log[0].path != folder.path:
+            self._log = (folder, LiveLog(), 0)
+        _, log, offset = self._log
+        with suppress(FileNotFoundError), (folder.path / "server.log").open("rb") as file:
+            file.seek(offset)
+            chunk = file.read(_MOST_AT_ONCE)
+            log.feed(chunk)
+            self._log = (folder, log, offset + len(chunk))
+        return log.now()
+
+
+def _done(record: TrialRecord) -> Done:
+    most = max(record.measurements, key=lambda one: one.concurrency, default=None)
+    note = ", ".join(f.name for f in record.findings if f.tolerated is None)
+    if record.status == "skipped":
+        note = "; ".join(record.notes)
+    if record.failure is not None:
+        note = f"{record.failure.stage}: {record.failure.failure_class}"
+    return Done(
+        record.trial,
+        record.status,
+        note,
+        most.output_tok_s if most else None,
+        most.accept_length if most else None,
+        _took(record),
+    )
+
+
+def _took(record: TrialRecord) -> float:
+    began, ended = map(datetime.fromisoformat, (record.started_at, record.ended_at))
+    return (ended - began).total_seconds()
+
+
+def _left(done: list[TrialRecord], waiting: int, doing: Doing | None) -> float | None:
+    """By the median trial that was measured; what the one in flight has used is not known exactly."""
+    took = [_took(record) for record in done if record.status in {"ok", "suspect"}]
+    if not took:
+        return None
+    return statistics.median(took) * (waiting + (0.5 if doing else 0))
+
+
+def _since(stamp: str) -> float:
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(stamp)).total_seconds())
+
+
+def _alive(pid: object) -> int | None:
+    """The process, if it runs on this machine."""
+    if not isinstance(pid, int):
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return pid
+    return pid
