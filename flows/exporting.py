@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 
 from configs.host import Host
 from configs.problems import ConfigError, Problem
 from flows.finding import SweepName, find_run, mistake
+from flows.runs import RecordUnreadable, read_records, read_run_sweep
 from flows.terminal import say
 from infra.store import read_json, write_text
 
@@ -35,7 +37,6 @@ def export(
     out: Annotated[str | None, typer.Option(help="folder; else export/ in the run's")] = None,
 ) -> None:
     """Write the winner as launch script, systemd unit and docker line, with its evidence."""
-    from flows.runs import read_records, read_run_sweep
     from tasks.decision import decision_sentence
     from tasks.export_choice import choose
     from tasks.reporting import compare_sweep
@@ -117,4 +118,10 @@ def _write(
 def _host(run: RunFolder, record: TrialRecord) -> Host:
     """The host file as it was when the sweep was run."""
     hosts = read_json(run.path / "run.json").get("hosts", {})
-    return Host.model_validate_json(json.dumps(hosts.get(record.host)))
+    try:
+        return Host.model_validate_json(json.dumps(hosts.get(record.host)))
+    except ValidationError as error:
+        raise RecordUnreadable(
+            f"{run.path}/run.json does not hold the host file of {record.host} as this version "
+            f"reads it: run {run.id} anew with --fresh"
+        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from configs import vllm
@@ -82,9 +83,11 @@ def deployment(sweep: Sweep, host: Host, chosen: Chosen) -> Deployment:
     of the server than anybody should reach.
 
     Raises:
-        ConfigError: A value was masked that is not known as a secret.
+        ConfigError: A value was masked that is not known as a secret; the engine ran on several
+            nodes, of which a script starts one.
     """
     record, engine = chosen.record, engine_of(sweep, chosen.arm)
+    _one_node(record)
     secrets = {name: name for name in (*host.env_from, *engine.env_from)}
     if host.api_key_from and engine.kind == "vllm":
         secrets["VLLM_API_KEY"] = host.api_key_from
@@ -110,6 +113,16 @@ def deployment(sweep: Sweep, host: Host, chosen: Chosen) -> Deployment:
         folders=tuple(folders),
         patches=tuple(_patches(record)),
     )
+
+
+def _one_node(record: TrialRecord) -> None:
+    count = next((b for a, b in pairwise(record.command) if a == "--nnodes"), "1")
+    if count != "1":
+        said = (
+            f"{record.trial} ran on {count} nodes together, and a script starts one: take each "
+            "node's command from the report (How to reproduce)"
+        )
+        raise ConfigError([Problem("export", "--arm", said)])
 
 
 def _words(record: TrialRecord, key: str | None) -> Iterator[str | Variable]:

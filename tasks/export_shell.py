@@ -38,7 +38,9 @@ def launch_script(plan: Deployment, evidence: Sequence[str]) -> str:
 
 def docker_script(plan: Deployment, evidence: Sequence[str]) -> str:
     """The same in a container of the engine's own image, with the host's network and folders."""
-    image = f"{_IMAGES[plan.engine]}:v{plan.version}" if plan.version else _IMAGES[plan.engine]
+    # A local part (+cu128) says how a wheel was built; no tag has it.
+    tag = f":v{plan.version.partition('+')[0]}" if plan.version else ""
+    image = f"{_IMAGES[plan.engine]}{tag}"
     lines = [
         "#!/usr/bin/env bash",
         *comments([*evidence, "", _NOT_MEASURED]),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 from configs.flags import flag_value, whole_flag
 from configs.layers import arm_flags, engine_of
 from configs.speculation import Eagle, Eagle3, Off
-from configs.version import within
+from configs.version import is_version, within
 from configs.vllm import vllm_speculation
 from tasks.decision import interval, leading_cells, percent, users
 
@@ -57,6 +57,8 @@ def k_by_batch(sweep: Sweep, comparison: Comparison, chosen: Chosen) -> KByBatch
         return KByBatch((), None, "", (f"No table of K by batch: {rows}.",))
     engine = engine_of(sweep, chosen.arm)
     version = chosen.record.versions.get(engine.kind)
+    if version is not None and not is_version(version):
+        return KByBatch(rows, None, "", (f"No file for it: {version!r} is no release.",))
     match engine.kind:
         case "sglang":
             return _for_sglang(sweep, chosen, rows, version)

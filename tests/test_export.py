@@ -300,6 +300,20 @@ def test_no_text_leaves_its_comment(text: str) -> None:
     assert not line.endswith("\\")
 
 
+def test_several_nodes_are_not_started_by_one_script() -> None:
+    question = asked()
+    command = ("/p", "-m", "sglang.launch_server", "--port", "1", "--nnodes", "2")
+    with pytest.raises(ConfigError) as error:
+        exported(question, records(question, WINS, command=command))
+    assert "ran on 2 nodes together" in str(error.value)
+
+
+def test_a_tag_is_a_release_without_its_build() -> None:
+    assert "lmsysorg/sglang:v0.5.12.post1}" in docker_script(
+        winner()._replace(version="0.5.12.post1+cu130"), []
+    )
+
+
 def test_the_development_mode_of_vllm_is_left_out() -> None:
     changes = [("kind: sglang", "kind: vllm"), ("tp-size: 8", "tensor-parallel-size: 8")]
     changes += [
@@ -344,6 +358,7 @@ def test_steps_by_batch_are_those_that_were_fastest_and_better() -> None:
         ("0.5.9", "changes no steps while it runs"),
         ("0.5.12.post1", "one list of steps for all batches"),
         ("0.5.13", "cannot stop drafting at a batch size"),
+        ("a branch of ours", "is no release"),
     ],
 )
 def test_a_release_that_reads_no_table_is_named(version: str, why: str) -> None:
