@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: long torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit engine-tables
+.PHONY: docs docs-serve reference long torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit engine-tables
 
 setup: $(VENV)/.done
 
@@ -59,8 +59,29 @@ fix: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+DOCS := .venv-docs
+
+# The pages' tools are no dependency of the product: an environment and a lock of their own.
+$(DOCS)/.done: docs/site/requirements.lock $(VENV)/.done
+	test -x $(DOCS)/bin/python || $(BIN)/python -m venv $(DOCS)
+	$(BIN)/uv pip install --quiet --python $(DOCS)/bin/python --require-hashes -r docs/site/requirements.lock
+	touch $@
+
+# The pages as a site in build/site: anything that leads nowhere, or to another machine, is an error.
+docs: $(DOCS)/.done
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+	$(BIN)/python -m tests.site_links build/site
+
+docs-serve: $(DOCS)/.done
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs serve --strict --dev-addr 127.0.0.1:8008
+
+# Every key of host, sweep, probe, patch and level set files, from the models; writes docs/reference.
+reference: setup
+	$(BIN)/python -m configs.reference
+
 # Only after a change of pyproject.toml's dependencies.
 lock: setup
+	$(BIN)/uv pip compile --group docs --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o docs/site/requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --extra rehearsal --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
 
 FUZZ_SECONDS ?= 20

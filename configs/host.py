@@ -48,13 +48,17 @@ class Ssh(Value):
     host: Text
     """Name or address."""
     port: Annotated[Whole, Field(ge=1, le=65535)] = 22
+    """Of sshd."""
     user: Text
+    """Login."""
     key: Text | None = None
     """Private key file on the controller; None: the SSH agent's keys."""
     host_key: HostKey = KnownHosts()
+    """Which host keys are accepted; there is no way to switch the check off."""
     jump: Ssh | None = None
     """A host in between (ProxyJump); its key is checked by its own rule."""
     connect_timeout_s: Seconds = 10.0
+    """For TCP and the handshake (s); lost contact is tried again."""
 
 
 class AddressFile(Value):
@@ -78,6 +82,7 @@ class Host(Value):
     name: Name
     """The file's name without its ending."""
     connect: Connect
+    """How the host is reached."""
     python: Text
     """The engine's Python on the host, e.g. /opt/sglang/bin/python; relative paths and ~ start
     in the home folder."""

@@ -68,6 +68,7 @@ class WarmUp(Value):
     per_slot: Count = 2
     """Requests per concurrent slot, whatever comes of them."""
     max_new_tokens: Count = 32
+    """Tokens of an answer."""
     tolerance: Annotated[Number, Field(gt=0, lt=1)] = 0.1
     """After the fixed part, short windows of traffic are driven until two in succession differ by
     less than this, in tokens/s and in accept length. A window has one request per slot, eight at
@@ -113,11 +114,15 @@ class Stream(Value):
     min_requests: Count = 8
     """At least so many requests at every concurrency."""
     sampling: Sampling = Sampling()
+    """How tokens are drawn, and how many."""
     template: Template = Template()
+    """How a prompt becomes what the model was trained on."""
     warm_up: WarmUp = WarmUp()
+    """Traffic before each measurement that is not counted."""
     flush: bool = True
     """Empty the prefix cache before every measurement (cold prompts)."""
     request_timeout_s: Seconds = 600.0
+    """For one request."""
     timeout_s: Seconds = 3600.0
     """For one measurement (one concurrency)."""
 

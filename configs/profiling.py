@@ -37,12 +37,14 @@ class Profile(Value):
     sampling: Sampling = Sampling(max_new_tokens=512, ignore_eos=True)
     """Long answers, so that few prefills fall between the steps."""
     template: Template = Template()
+    """How a prompt becomes what the model was trained on."""
     host_events: bool = True
     """Record what the host does too (calls and ranges): it is what tells the drafter's eager
     kernels from the target's. Off: GPU events alone, for engines that stumble over it."""
     keep_trace: bool = False
     """Leave the engine's trace files on the host, to be looked at; they may be hundreds of MB."""
     request_timeout_s: Seconds = 600.0
+    """For one request."""
     timeout_s: Seconds = 900.0
     """For one recording, from the first request until its trace has been read."""
 

@@ -14,7 +14,9 @@ class Sampling(Value):
     """How tokens are chosen; part of the fingerprint, never compared across."""
 
     temperature: Annotated[Number, Field(ge=0, le=5)] = 0.0
+    """0: the most likely token each time, so that outputs can be held against the baseline's."""
     top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
+    """Share of the probability to draw from; 1: all of it."""
     max_new_tokens: Count = 256
     """Output limit per request (tokens)."""
     ignore_eos: bool = False

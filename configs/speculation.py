@@ -187,6 +187,7 @@ class Ngram(Value):
     max_window: Count | None = None
     """Longest match, 0.5.9 only (--speculative-ngram-max-match-window-size; 12)."""
     corpus: Corpus | None = None
+    """A text to copy drafts from besides the requests' own."""
 
     @model_validator(mode="after")
     def _numbers_agree(self) -> Self:

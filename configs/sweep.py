@@ -30,6 +30,7 @@ class Sglang(Value):
     flags: Flags = {}
     """Any flag by its full name without dashes: {tp-size: 8, trust-remote-code: true}."""
     env: dict[EnvName, str] = {}
+    """Environment of every arm; secrets are refused here."""
     env_from: tuple[SecretName, ...] = ()
     """Names of secrets that are taken from the controller's environment."""
     weights: Weights = "real"
@@ -43,7 +44,9 @@ class Level(Value):
     """One alternative of a factor: what it adds to the engine's flags and environment."""
 
     flags: Flags = {}
+    """They win over the engine's and the arm's."""
     env: dict[EnvName, str] = {}
+    """Variable -> value; may stand without `env:` where a level adds nothing else."""
 
     @model_validator(mode="before")
     @classmethod
@@ -58,12 +61,15 @@ class Arm(Value):
     engine: Name | None = None
     """Name of one of the sweep's ``engines``; none: its ``engine``."""
     speculation: Speculation = Off()
+    """How tokens are guessed ahead; `kind: off` where nothing is said."""
     flags: Flags = {}
     """Flags of this arm alone; they win over the engine's."""
     env: dict[EnvName, str] = {}
+    """Environment of this arm alone; it wins over the engine's."""
     simulate: Simulate | None = None
     """Acceptance that the engine pretends; never compared with a real one."""
     note: str = ""
+    """For readers of the file; changes nothing."""
     replicate_of: Name | None = None
     """Another arm, of which this one is an exact copy: what differs between the two is noise
     (A/A)."""
@@ -114,16 +120,19 @@ class Sweep(Value):
     """The question. It is one YAML file; everything else follows from it."""
 
     name: Name
+    """The file's name without its ending; also of the run folder and the MLflow experiment."""
     question: Text
     """In one sentence, for the report."""
     hosts: Annotated[tuple[Name, ...], Field(min_length=1)]
     """Names of files in configs/hosts."""
     engine: Engine
+    """The engine of every arm that names no other."""
     engines: dict[Name, Engine] = {}
     """Further engines by name, for arms that name one: {vllm: {kind: vllm, model: /m}}."""
     baseline: Name
     """The arm that all others are compared with."""
     arms: Annotated[dict[Name, Arm], Field(min_length=1)]
+    """Arm -> its setting; one of them is the baseline."""
     factors: dict[Name, dict[Name, Level]] = {}
     """Factor -> level -> what it adds; crossed with the arms. A factor's first level is its
     reference."""
@@ -136,6 +145,7 @@ class Sweep(Value):
     screen: Screening | None = None
     """Try a factor's levels in seconds first, and leave out those that cannot win."""
     probes: Annotated[dict[Name, Probe], Field(min_length=1)]
+    """Probe -> its traffic; each trial runs all of them, in this order, profiles last."""
     patches: tuple[Name, ...] = ()
     """Names of files in configs/patches, applied before launch."""
     keep_patch: bool = False
@@ -150,6 +160,7 @@ class Sweep(Value):
     same_margin: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
     """Within this ratio either way two speeds are the same."""
     patience: Patience = Patience()
+    """How long each part of a trial may take."""
     what_if: dict[Name, Annotated[Number, Field(ge=1)]] = {}
     """Drafter -> accept length, as printed on a model card: what speed it would give here. Needs
     arms that simulate at least two accept lengths."""

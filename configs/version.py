@@ -56,6 +56,11 @@ def parse_version(text: str) -> Version:
     return Version(numbers, phase, int(found["phase_n"] or 0), post, dev)
 
 
+def is_version(text: str) -> bool:
+    """Whether a text is a release number."""
+    return _VERSION.fullmatch(text) is not None
+
+
 def check_range(text: str) -> str:
     """Return the range unchanged if it can be read, such as ``>=0.5.9,<0.5.10``.
 

@@ -42,6 +42,7 @@ class Vllm(Value):
     """Any flag by its full name without dashes: {tensor-parallel-size: 8, max-num-seqs: 64}; false
     becomes --no-NAME where the flag is a switch."""
     env: dict[EnvName, str] = {}
+    """Environment of every arm on it; secrets are refused here."""
     env_from: tuple[SecretName, ...] = ()
     """Names of secrets that are taken from the controller's environment."""
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from configs.problems import ConfigError
 from configs.read import read_sweep
+from flows.exporting import export
 from flows.finding import SweepName, find_run, mistake
 from flows.inspecting import inspect
 from flows.question import pose
@@ -35,6 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(inspect)
+app.command()(export)
 app.command()(watch)
 
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]

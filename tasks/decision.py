@@ -72,16 +72,27 @@ def leading_cells(comparison: Comparison) -> list[Cell]:
     ]
 
 
+def winning_ladder(comparison: Comparison, arm: str | None = None) -> list[Cell]:
+    """The cells by which a setting wins, by concurrency; empty where none is better anywhere.
+
+    Args:
+        comparison: Of a sweep.
+        arm: Only settings of this arm.
+    """
+    ladders = _ladders([c for c in leading_cells(comparison) if arm in {None, c.arm}])
+    worth = [ladder for ladder in ladders if any(c.verdict == "better" for c in ladder)]
+    return _fastest(worth) if worth else []
+
+
 def _sentence(comparison: Comparison) -> str:
     if comparison.problem is not None:
         return _no_comparison(comparison)
     cells = leading_cells(comparison)
     if not cells:
         return _noise(comparison)
-    ladders = _ladders(cells)
-    worth = [ladder for ladder in ladders if any(c.verdict == "better" for c in ladder)]
-    if worth:
-        return _deploy(comparison, _fastest(worth))
+    winner = winning_ladder(comparison)
+    if winner:
+        return _deploy(comparison, winner)
     best = max(cells, key=_effect)
     hopes = [c for c in cells if c.verdict == "undecided" and (_effect(c) >= 0 or c is best)]
     if hopes:

@@ -65,5 +65,17 @@ def is_published(path: Path, uri: str) -> bool:
         return False
 
 
+def published_link(path: Path) -> str | None:
+    """The address of an attempt in the MLflow that has it; None where none has, or it has no pages.
+
+    By the run alone (``#/runs/ID``, a route of MLflow's own UI), so that nobody need be asked.
+    """
+    try:
+        uri, run_id, *_rest = (path / f".{_DONE}").read_text(encoding="utf-8").split("\n")
+    except (FileNotFoundError, ValueError):
+        return None
+    return f"{uri.rstrip('/')}/#/runs/{run_id}" if uri.startswith("http") and run_id else None
+
+
 def _mark(path: Path, run_id: str, uri: str) -> None:
     path.with_name(f".{path.name}").write_text(f"{uri}\n{run_id}\n", encoding="utf-8")

@@ -76,13 +76,22 @@ def wait_free(folder: Path, gpu: int) -> None:
 class Engine:
     """One engine; its stderr is read as it comes."""
 
-    def __init__(self, folder: Path, *flags: str, port: int | None = None, **env: str):
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        port: int | None = None,
+        script: Path | None = None,
+        **env: str,
+    ):
         self.port = port or free_port()
         self.folder = folder
         home = folder / "home"
         command = [str(home / "venv/bin/python"), "-m", "sglang.launch_server"]
         command += ["--model-path", "shared/kimi-k2.5-int4", "--tp-size", "8"]
         command += ["--port", str(self.port), *flags]
+        if script is not None:  # a script that starts one, with the port in its environment
+            command, env = ["bash", str(script)], {"PORT": str(self.port), **env}
         clean = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": str(home), **env}
         self.process = subprocess.Popen(
             command, cwd=home, env=clean, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE

@@ -89,6 +89,14 @@ def test_the_lock_holds_every_direct_dependency_with_hashes():
     assert lock.count("--hash=sha256:") >= len(pinned)
 
 
+def test_the_lock_of_the_site_holds_its_dependencies_with_hashes():
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["docs"]
+    lock = (ROOT / "docs" / "site" / "requirements.lock").read_text()
+    assert [name for name in wanted if f"\n{re.split('[<>=]', name)[0]}==" not in f"\n{lock}"] == []
+    pinned = [line for line in lock.splitlines() if "==" in line and not line.startswith(" ")]
+    assert lock.count("--hash=sha256:") >= len(pinned)
+
+
 def test_the_controller_installs_no_cuda():
     lock = (ROOT / "requirements.lock").read_text().lower()
     assert not [line for line in lock.splitlines() if line.startswith(("torch==", "nvidia-"))]

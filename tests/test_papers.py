@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -15,9 +16,15 @@ from configs.host import AddressFile, Host, Ssh
 from configs.level_sets import LevelSet
 from configs.patch import Patch
 from configs.probe import Profile, Stream
-from configs.read import parse, parse_sweep
+from configs.read import parse, parse_document, parse_sweep
+from configs.reference import FOLDER, reference
 from configs.sweep import Arm, Patience, Sglang, Sweep
+from flows.question import pose
 from tasks.check_table import GUARDS
+from tasks.compare import compare
+from tasks.decision import interval, percent
+from tests import builders
+from tests.sweeps import write_host
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("configs", "docs", "flows", "infra", "tasks", "tests")
@@ -81,9 +88,101 @@ def test_no_paper_names_a_path_of_somebodys_machine(paper: Path):
     assert not re.findall(r"(?<![\w.~/-])/(?:root|work|Users/\w+|home/\w+)/[^\s)`]*", text)
 
 
+def host_files(folder: Path, names: tuple[str, ...]) -> None:
+    """A host of eight GPUs under each of these names, but for those that are shipped."""
+    for name in names:
+        if name != "rehearsal":
+            write_host(folder, name=name)
+
+
 @pytest.mark.parametrize("text", examples("sweep"))
-def test_a_sweep_in_the_papers_is_accepted(text: str):
-    assert parse_sweep(text, "paper").arms
+def test_a_sweep_in_the_papers_is_planned(text: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sweep = parse_sweep(text, "paper")
+    host_files(tmp_path, sweep.hosts)
+    assert pose(sweep).plan.trials
+
+
+WHOLE = """
+name: whole
+question: Is this a sweep?
+hosts: [box]
+engine:
+  kind: sglang
+  model: /m
+  flags: {tp-size: 8, max-running-requests: 64, cuda-graph-max-bs: 64}
+baseline: base
+arms:
+  base: {}
+  ours: {speculation: {kind: eagle3, drafter: /d, num_steps: 3, topk: 1, draft_tokens: 4}}
+probes:
+  load: {kind: stream, prompts: mixed, concurrency: [1, 8]}
+"""
+CROSSED = """
+factors:
+  nccl: {default: {}, ll: {NCCL_PROTO: LL}, ll-8: {NCCL_PROTO: LL, NCCL_MIN_CTAS: "8"}}
+  attention: {triton: {attention-backend: triton}, flashinfer: {attention-backend: flashinfer}}
+"""
+
+
+@pytest.mark.parametrize("text", examples("part of a sweep"))
+def test_a_part_of_a_sweep_in_the_papers_fits_into_a_whole_one(
+    text: str, tmp_path: Path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    part = parse_document(text, "paper").data
+    whole = parse_document(WHOLE, "whole").data
+    if {"exclude", "combinations", "screen"} & set(part):
+        whole |= parse_document(CROSSED, "crossed").data
+    host_files(tmp_path, ("box",))
+    assert pose(parse_sweep(json.dumps(whole | part), "paper")).plan.trials
+
+
+def test_every_yaml_in_the_papers_says_what_it_is():
+    tested = {f"yaml {k}" for k in ("sweep", "part of a sweep", "host", "patch", "level set")}
+    untold = [
+        f"{path.relative_to(ROOT)}: {found[2]}"
+        for path in PAPERS
+        for found in FENCE.finditer(path.read_text(encoding="utf-8"))
+        if found[2].startswith("yaml") and found[2] not in tested
+    ]
+    assert untold == [], "say behind the fence what it is, and let a test above hold that kind"
+
+
+def test_the_reference_is_what_the_models_say():
+    """`make reference` writes it anew."""
+    pages = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.md")}
+    assert pages == reference()
+
+
+def test_every_key_of_every_model_has_a_meaning_there():
+    rows = [
+        [cell.strip() for cell in re.split(r"(?<!\\\\)\|", line)[1:-1]]
+        for text in reference().values()
+        for line in text.splitlines()
+        if line.startswith("| `")
+    ]
+    assert len(rows) > 100
+    assert [row[0] for row in rows if not row[3]] == []
+    sections = [
+        line for text in reference().values() for line in re.findall("^## .*$", text, re.MULTILINE)
+    ]
+    assert len(sections) == len(set(sections)), "two models share a heading"
+
+
+def test_the_example_of_a_verdict_is_what_the_arithmetic_says():
+    page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
+    assert len(rows) == 3
+    speeds = {
+        arm: {int(row[0]): {8: float(row[1 + i])} for row in rows}
+        for i, arm in enumerate(("base", "ours", "theirs"))
+    }
+    trials = [r for arm, by_block in speeds.items() for r in builders.speeds(arm, by_block, 2.5)]
+    for cell in compare(trials, metrics=["user_tok_s"]).cells:
+        more = f" ({cell.further_blocks} more)" if cell.verdict == "undecided" else ""
+        said = f"`{percent(cell.ratio)} {interval(cell)}` | **{cell.verdict}{more}**"
+        assert f"| {cell.arm} | {said} |" in page
 
 
 @pytest.mark.parametrize("text", examples("host"))
@@ -149,7 +248,8 @@ def test_the_changelog_knows_this_version_or_what_comes_next():
 
 def test_every_direct_dependency_has_its_reason_on_the_page():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*settings["project"]["dependencies"], *settings["dependency-groups"]["dev"]]
+    groups = settings["dependency-groups"]
+    wanted = [*settings["project"]["dependencies"], *groups["dev"], *groups["docs"]]
     for extra in settings["project"]["optional-dependencies"].values():
         wanted += extra
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
