@@ -28,7 +28,12 @@ hosts: [box]
 engine:
   kind: vllm
   model: shared/kimi-k2.5-int4
-  flags: {tensor-parallel-size: 8, gpu-memory-utilization: 0.9, max-num-seqs: 64}
+  flags:
+    tensor-parallel-size: 8
+    gpu-memory-utilization: 0.9
+    max-num-seqs: 64
+    served-model-name: kimi
+    tokenizer: shared/kimi-k2.5-int4
 baseline: tuned
 arms:
   tuned:
@@ -125,6 +130,7 @@ def test_vllm_s_client_repeats_our_probe(ground: Ground) -> None:
     (run,) = tried.record.clients
     assert run.trouble is None
     assert run.tool == "vllm bench serve"
+    assert "kimi" in run.command, "the server knows its model under that name alone"
     assert run.result is not None
     assert (run.result.valid, run.result.failed, run.result.completed) == (True, 0, 6)
     assert len(run.result.per_position) == 3
