@@ -138,6 +138,21 @@ def test_vllm_s_client_repeats_our_probe(ground: Ground) -> None:
 
 
 @pytest.mark.long
+def test_a_server_s_key_reaches_the_client_and_stays_out_of_what_is_kept(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SGLang's client writes the server's arguments into its line, the key among them."""
+    monkeypatch.setenv("BENCH_KEY", "sk-4711-only-here")
+    tried = ground.trial(asked("keyed", arm="base"), api_key_from="BENCH_KEY")
+    (run,) = tried.record.clients
+    assert run.usable is not None, run
+    assert run.usable.completed == 6
+    kept = [path for path in tried.folder.rglob("*") if path.is_file()]
+    assert [path.name for path in kept if b"sk-4711-only-here" in path.read_bytes()] == []
+    assert "api_key" in (tried.folder / "clients" / "client-standard-c2.jsonl").read_text()
+
+
+@pytest.mark.long
 def test_a_host_without_the_client_costs_the_trial_nothing(ground: Ground) -> None:
     there = ground.folder / "home/site/sglang/bench_serving.py"
     text = there.read_text()
