@@ -79,7 +79,7 @@ def client_level(server: Server, check: Check, texts: Sequence[Text], level: int
         release=check.release,
         port=server.handle.port,
         model=site.agent.from_cwd(site.engine.model),
-        served=str(flag_value(flags, "served-model-name", kind) or site.engine.model),
+        served=_served(site, flags),
         tokenizer=_tokenizer(site, flags),
         requests=len(texts),
         concurrency=level,
@@ -129,6 +129,14 @@ def client_level(server: Server, check: Check, texts: Sequence[Text], level: int
     )
 
 
+def _served(site: Site, flags: Mapping[str, FlagValue]) -> str:
+    """The name under which the server serves the target; of several the first."""
+    told = flag_value(flags, "served-model-name", site.engine.kind)
+    if isinstance(told, tuple):
+        told = told[0] if told else None
+    return str(told or site.engine.model)
+
+
 def _tokenizer(site: Site, flags: Mapping[str, FlagValue]) -> tuple[str, ...]:
     """The server's settings of the tokenizer as words of the client's command line."""
     kind = site.engine.kind
@@ -138,10 +146,16 @@ def _tokenizer(site: Site, flags: Mapping[str, FlagValue]) -> tuple[str, ...]:
         if value is True:
             words.append(f"--{option}")
         elif isinstance(value, str):
-            # A folder where the server finds one; else a name of the hub.
-            relative = option == "tokenizer" and value[:1] in {".", "~"}
-            words += [f"--{option}", site.agent.from_cwd(value) if relative else value]
+            words += [f"--{option}", _folder(site, value) if option == "tokenizer" else value]
     return tuple(words)
+
+
+def _folder(site: Site, name: str) -> str:
+    """A tokenizer's folder by its whole path, since the client runs elsewhere; else a hub's name."""
+    path = site.agent.from_cwd(name)
+    files = ("tokenizer_config.json", "tokenizer.json", "config.json")
+    there = any(site.agent.head(f"{path}/{file}", 1) is not None for file in files)
+    return path if there else name
 
 
 class _Ran(NamedTuple):

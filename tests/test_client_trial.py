@@ -28,7 +28,12 @@ hosts: [box]
 engine:
   kind: vllm
   model: shared/kimi-k2.5-int4
-  flags: {tensor-parallel-size: 8, gpu-memory-utilization: 0.9, max-num-seqs: 64}
+  flags:
+    tensor-parallel-size: 8
+    gpu-memory-utilization: 0.9
+    max-num-seqs: 64
+    served-model-name: kimi
+    tokenizer: shared/kimi-k2.5-int4
 baseline: tuned
 arms:
   tuned:
@@ -125,10 +130,26 @@ def test_vllm_s_client_repeats_our_probe(ground: Ground) -> None:
     (run,) = tried.record.clients
     assert run.trouble is None
     assert run.tool == "vllm bench serve"
+    assert "kimi" in run.command, "the server knows its model under that name alone"
     assert run.result is not None
     assert (run.result.valid, run.result.failed, run.result.completed) == (True, 0, 6)
     assert len(run.result.per_position) == 3
     close(tried, run)
+
+
+@pytest.mark.long
+def test_a_server_s_key_reaches_the_client_and_stays_out_of_what_is_kept(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SGLang's client writes the server's arguments into its line, the key among them."""
+    monkeypatch.setenv("BENCH_KEY", "sk-4711-only-here")
+    tried = ground.trial(asked("keyed", arm="base"), api_key_from="BENCH_KEY")
+    (run,) = tried.record.clients
+    assert run.usable is not None, run
+    assert run.usable.completed == 6
+    kept = [path for path in tried.folder.rglob("*") if path.is_file()]
+    assert [path.name for path in kept if b"sk-4711-only-here" in path.read_bytes()] == []
+    assert "api_key" in (tried.folder / "clients" / "client-standard-c2.jsonl").read_text()
 
 
 @pytest.mark.long

@@ -183,7 +183,7 @@ WRONG = {
     ),
     "literal": (
         ("kind: stream", "kind: streams"),
-        "f.yaml:32: probes.load.kind: 'streams' is not known: did you mean stream? known are stream, profile",
+        "f.yaml:32: probes.load.kind: 'streams' is not known: did you mean stream? known are stream, profile, bench-serving",
     ),
     "duplicate key": (
         ("seed: 3", "blocks: 3"),
