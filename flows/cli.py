@@ -36,6 +36,7 @@ app.command()(inspect)
 
 SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
+UntilTime = Annotated[str | None, typer.Option(help='free by then: "06:30 Europe/Berlin"')]
 
 
 class Stopped(BaseException):
@@ -43,13 +44,15 @@ class Stopped(BaseException):
 
 
 @app.command()
-def plan(sweep: SweepName, host: HostName = None) -> None:
+def plan(sweep: SweepName, host: HostName = None, until: UntilTime = None) -> None:
     """Show every trial and command; with --host, ask the engine there whether it knows all flags."""
     from flows.screened import screened
     from flows.show import plan_text
+    from flows.show_budget import outlook_text
 
     question = screened(pose(sweep, host), Store(runs_folder()), host=host)
     console.print(plan_text(question))
+    console.print(outlook_text(question, Store(runs_folder()), until))
     if host is not None:
         from flows.installed import hold_against
 
@@ -61,11 +64,12 @@ def run(
     sweep: SweepName,
     host: HostName = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="forget the latest run")] = False,
+    until: UntilTime = None,
 ) -> None:
     """Run what is missing of a sweep, without any server; then compare and report."""
     from flows.show import verdict_text
 
-    outcome = _conduct(pose(sweep, host), fresh=fresh, host=host)
+    outcome = _conduct(pose(sweep, host), fresh=fresh, host=host, until=until)
     console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
     _tell_end(outcome)
 
@@ -126,8 +130,11 @@ def _hands(progress: Progress, tracker: Tracker | None) -> Hands:
     )
 
 
-def _conduct(question: Question, *, fresh: bool, host: str | None = None) -> Outcome:
+def _conduct(
+    question: Question, *, fresh: bool, host: str | None = None, until: str | None = None
+) -> Outcome:
     """Runs what is missing of a question in this process, with progress on the terminal."""
+    from flows.budget import budget_of
     from flows.conduct import Conductor
     from flows.runs import open_run
     from flows.screen_run import screened_first
@@ -142,7 +149,8 @@ def _conduct(question: Question, *, fresh: bool, host: str | None = None) -> Out
     if uri is None:
         say("MLflow: none (set MLFLOW_TRACKING_URI); `eagle3-sweep publish` brings it there later")
     with open_run(store, question, fresh=fresh) as folder:
-        outcome = Conductor(question, folder, hands).conduct()
+        budget = budget_of(question, store, folder, until)
+        outcome = Conductor(question, folder, hands, budget).conduct()
     progress.clear()
     return outcome
 
@@ -237,17 +245,10 @@ def demo() -> None:
     from infra.tracking import Tracker
 
     found = services.up(say)
-    say("\n$ prefect deployment run eagle3-sweep/eagle3-sweep --watch")
+    words = "prefect deployment run eagle3-sweep/eagle3-sweep --watch"
+    say(f"\n$ {words}")
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "prefect",
-            "deployment",
-            "run",
-            "eagle3-sweep/eagle3-sweep",
-            "--watch",
-        ],
+        [sys.executable, "-m", *words.split()],
         check=False,
         stdin=subprocess.DEVNULL,
         env={**os.environ, **found.env},

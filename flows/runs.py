@@ -6,12 +6,13 @@ import gc
 import os
 import secrets
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
 from configs.plan import Plan
 from configs.sweep import Sweep
+from configs.values import Value
 from infra.errors import WorldError
 from infra.store import read_json, write_json, write_value
 from tasks.record import TrialRecord
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from flows.question import Question
     from infra.store import RunFolder, Store
+
+V = TypeVar("V", bound=Value)
 
 
 class RecordUnreadable(WorldError):
@@ -106,13 +109,33 @@ def _read_record(run: RunFolder, trial: str, raw: bytes) -> TrialRecord:
 
 
 def read_run_plan(run: RunFolder) -> Plan:
-    """The plan of a run."""
-    return Plan.model_validate_json((run.path / "plan.json").read_bytes())
+    """The plan of a run.
+
+    Raises:
+        RecordUnreadable: It is of another version.
+    """
+    return _read_value(Plan, run, "plan.json")
 
 
 def read_run_sweep(run: RunFolder) -> Sweep:
-    """The sweep of a run, as it was then."""
-    return Sweep.model_validate_json((run.path / "sweep.json").read_bytes())
+    """The sweep of a run, as it was then.
+
+    Raises:
+        RecordUnreadable: It is of another version.
+    """
+    return _read_value(Sweep, run, "sweep.json")
+
+
+def _read_value(model: type[V], run: RunFolder, name: str) -> V:
+    try:
+        return model.model_validate_json((run.path / name).read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RecordUnreadable(
+            f"{run.path}: {name} cannot be read ({where}: {first['msg']}): written by another "
+            "version; move the run away, or run with --fresh"
+        ) from error
 
 
 def of_flow_run(store: Store, flow_run: str) -> RunFolder | None:
