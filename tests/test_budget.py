@@ -195,6 +195,21 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         yield made
 
 
+def test_after_its_deadline_nothing_is_started(ground: Ground) -> None:
+    over = Deadline(NOW, "06:30 UTC")
+
+    def budget(posed: Question, _run: RunFolder) -> Budget:
+        return Budget(posed, [], over, lambda: NOW)
+
+    outcome = ground.run(sweeping.sweep("over", arms="base+tuned", blocks=2), budget=budget)
+    assert {record.notes for record in outcome.records} == {
+        (f"{LEFT_OUT} 06:30 UTC, which is over",)
+    }
+    assert "- Block 2: nothing of it was run" in outcome.report.markdown
+    assert not ground.engines()
+
+
+@pytest.mark.long
 def test_a_real_night_is_forecast_from_the_one_before_and_cut_at_its_deadline(
     ground: Ground,
 ) -> None:

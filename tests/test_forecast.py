@@ -31,7 +31,7 @@ def record(
         for name, seconds in times.items()
     )
     begun = (datetime(2026, 3, 1, 22, tzinfo=UTC) + timedelta(minutes=minute)).isoformat()
-    fields = {"levels": trial.levels, "trial": trial.id, "order": trial.order} | more
+    fields: dict[str, Any] = {"levels": trial.levels, "trial": trial.id, "order": trial.order}
     return builders.record(
         trial.arm,
         trial.block,
@@ -40,7 +40,7 @@ def record(
         stages=stages,
         started_at=begun,
         ended_at=begun,
-        **fields,
+        **fields | more,
     )
 
 
