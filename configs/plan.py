@@ -125,10 +125,10 @@ def arm_env(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, str]
 def digest(sweep: Sweep, contents: Mapping[str, str]) -> str:
     """Hash of a sweep's own words and of what it names.
 
-    Until when the hosts are to be had is not the question: with another deadline the same run goes
-    on.
+    Until when the hosts are to be had, and which arm is watched over the nights, is not the
+    question: with another deadline or canary the same run goes on.
     """
-    words = sweep.model_dump(mode="json", exclude={"until": {"time", "zone"}})
+    words = sweep.model_dump(mode="json", exclude={"until": {"time", "zone"}, "canary": True})
     return hash_of({"sweep": words, "contents": dict(contents)})
 
 

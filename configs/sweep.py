@@ -133,6 +133,9 @@ class Sweep(Value):
     baseline: Name
     """The arm that all others are compared with."""
     arms: Annotated[dict[Name, Arm], Field(min_length=1)]
+    canary: Name | None = None
+    """An arm that is the same every night: what becomes worse of it over the nights goes into the
+    morning's message (`eagle3-sweep history`)."""
     factors: dict[Name, dict[Name, Level]] = {}
     """Factor -> level -> what it adds; crossed with the arms. A factor's first level is its
     reference."""
@@ -175,6 +178,9 @@ class Sweep(Value):
                 raise WrongKeyError(
                     f"arms.{name}.engine", f"no engine is called {arm.engine!r}: {known}"
                 )
+        if self.canary is not None and self.canary not in self.arms:
+            known = ", ".join(self.arms)
+            raise WrongKeyError("canary", f"no arm is called {self.canary!r}: name one of {known}")
         whole = {name: _copied(name, arm, self.arms) for name, arm in self.arms.items()}
         blocks = self.blocks
         if self.until is not None:

@@ -1,4 +1,4 @@
-"""The command line: plan, screen, run, calibrate, compare, inspect, publish, up, down, demo, clean."""
+"""The command line: plan, screen, run, calibrate, compare, history, inspect, publish, up, down, ..."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from configs.problems import ConfigError
 from configs.read import read_sweep
+from flows.history import history
 from flows.inspecting import inspect
 from flows.question import pose
 from flows.terminal import Progress, console, say
@@ -33,6 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(inspect)
+app.command()(history)
 
 SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
@@ -50,9 +52,8 @@ def plan(sweep: SweepName, host: HostName = None, until: UntilTime = None) -> No
     from flows.show import plan_text
     from flows.show_budget import outlook_text
 
-    question = screened(pose(sweep, host), Store(runs_folder()), host=host)
-    console.print(plan_text(question))
-    console.print(outlook_text(question, Store(runs_folder()), until))
+    question = screened(pose(sweep, host), store := Store(runs_folder()), host=host)
+    console.print(plan_text(question), outlook_text(question, store, until), sep="\n")
     if host is not None:
         from flows.installed import hold_against
 

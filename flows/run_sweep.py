@@ -120,7 +120,8 @@ def eagle3_sweep(
         for warning in question.warnings:
             if warning not in known:
                 log.warning(warning)
-        with open_run(store, question, fresh=fresh, flow_run=run_id) as run:
+        url = this_run.ui_url or ""
+        with open_run(store, question, fresh=fresh, flow_run=run_id, flow_url=url) as run:
             budget = budget_of(question, store, run, until)
             outcome = Conductor(question, run, hands, budget).conduct()
         _await_server(log.warning)

@@ -6,6 +6,7 @@ import gc
 import os
 import secrets
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
@@ -32,7 +33,12 @@ class RecordUnreadable(WorldError):
 
 @contextmanager
 def open_run(
-    store: Store, question: Question, *, fresh: bool = False, flow_run: str | None = None
+    store: Store,
+    question: Question,
+    *,
+    fresh: bool = False,
+    flow_run: str | None = None,
+    flow_url: str = "",
 ) -> Iterator[RunFolder]:
     """The run folder to go on with, held: the latest of this very plan, or a new one.
 
@@ -41,6 +47,7 @@ def open_run(
         question: The sweep with everything it names.
         fresh: Forget earlier runs of this plan.
         flow_run: Id of the Prefect flow run; its hooks find the folder by it.
+        flow_url: Its page.
 
     Raises:
         RunHeld: Another process works on this run.
@@ -58,6 +65,10 @@ def open_run(
             {
                 "id": run.id,
                 "uid": known.get("uid") or secrets.token_hex(4),
+                "prefect": [
+                    *known.get("prefect", []),
+                    *([_begun(flow_run, flow_url)] if flow_run else []),
+                ],
                 "flow_runs": [*known.get("flow_runs", []), *([flow_run] if flow_run else [])],
                 "pid": os.getpid(),
                 "hosts": {
@@ -66,6 +77,11 @@ def open_run(
             },
         )
         yield run
+
+
+def _begun(flow_run: str, url: str) -> dict[str, str]:
+    """A flow run that begins to work here; what it publishes links to it."""
+    return {"id": flow_run, "url": url, "began": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
 def read_records(run: RunFolder) -> list[TrialRecord]:
