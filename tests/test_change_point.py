@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import sqrt
+from statistics import fmean
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -34,11 +37,11 @@ def alarmed(series: list[list[float]]) -> float:
 def test_twenty_nights_without_a_change_raise_few_alarms(sd):
     """Stated: 0.125 % a look, so 2 % for one figure over twenty nights, whatever the spread."""
     draw = np.random.default_rng(7)
-    rate = alarmed([nights(draw, 20, sd) for _ in range(2000)])
+    rate = alarmed([nights(draw, 20, sd) for _ in range(1600)])
     stated = 1 - (1 - FALSE_ALARM) ** (20 - FIRST_LOOK + 1)
     assert stated == pytest.approx(0.0198, abs=1e-4)
-    # Four spreads of a binomial with 2,000 draws.
-    assert rate == pytest.approx(stated, abs=4 * (stated / 2000) ** 0.5)
+    # Four spreads of a binomial with 1,600 draws.
+    assert rate == pytest.approx(stated, abs=4 * (stated / 1600) ** 0.5)
 
 
 def test_unsteady_nights_raise_hardly_more():
@@ -100,25 +103,25 @@ def test_more_nights_than_are_looked_at_are_no_trouble():
     assert change.first == 60
 
 
-@settings(max_examples=100)
-@given(st.lists(st.floats(-0.25, 0.25, width=32), min_size=3, max_size=30))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-0.25, 0.25, width=32), min_size=3, max_size=20))
 def test_splits_are_two_sample_t_statistics(values):
-    from scipy import stats
-
     series = np.asarray(values, dtype=float)
-    t, steps = splits(series[np.newaxis, :], floor=1e-6)
-    for k in range(2, len(values) - 1):
-        before, after = series[:k], series[k:]
-        assert steps[0, k - 1] == pytest.approx(after.mean() - before.mean(), abs=1e-9)
-        if max(before.std(), after.std()) > 1e-4:
-            expected = stats.ttest_ind(after, before).statistic
-            assert t[0, k - 1] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    t, steps = splits(series[np.newaxis, :], floor=1e-3)
+    for k in range(1, len(values)):
+        before, after = values[:k], values[k:]
+        step = fmean(after) - fmean(before)
+        squares = sum((v - fmean(part)) ** 2 for part in (before, after) for v in part)
+        within = max(squares / (len(values) - 2), 1e-6)
+        assert steps[0, k - 1] == pytest.approx(step, abs=1e-9)
+        expected = step / sqrt(within * (1 / len(before) + 1 / len(after)))
+        assert t[0, k - 1] == pytest.approx(expected, rel=1e-5, abs=1e-5)
     split, _t, _step = best_split(series)
     assert 1 <= split < len(values)
 
 
 def test_the_limits_are_what_their_simulation_gives():
     assert len(LIMITS) == WINDOW - FIRST_LOOK + 1
-    made = limits(60_000, seed=5)
+    made = limits(30_000, seed=5)
     for place in range(0, 36, 5):
         assert made[place] == pytest.approx(LIMITS[place], rel=0.15 if place == 0 else 0.06)
