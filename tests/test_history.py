@@ -105,7 +105,10 @@ def test_a_night_alone_says_so():
 
 
 def test_another_fingerprint_or_host_is_another_stretch():
-    new = {"fingerprint": "e" * 12, "must_match": {"target": "kimi-k2.5", "driver": "590.10"}}
+    new: dict[str, Any] = {
+        "fingerprint": "e" * 12,
+        "must_match": {"target": "kimi-k2.5", "driver": "590.10"},
+    }
     records = over(*(night(n) for n in range(6)), *(night(n, step=0.03, **new) for n in (6, 7)))
     first, second = histories(records)
     assert (len(first.stretch.nights), len(second.stretch.nights)) == (6, 2)
@@ -117,7 +120,7 @@ def test_another_fingerprint_or_host_is_another_stretch():
 
 
 def test_a_run_that_goes_on_the_next_evening_is_two_nights():
-    same = {"sweep_run": "nightly-0001-aa"}
+    same: dict[str, Any] = {"sweep_run": "nightly-0001-aa"}
     (stretch,) = stretches(over(night(0, **same), night(1, **same)))
     assert [each.boots for each in stretch.nights] == [2, 2]
 
