@@ -75,7 +75,7 @@ class Budget:
         """Why a trial is not begun now; None: there is time for it, or nobody knows how long it is.
 
         Args:
-            trial: The next of the plan.
+            trial: The next of the plan, or one that would be tried once more.
             records: Of this run, by trial.
         """
         deadline, question = self._deadline, self._question
@@ -93,7 +93,8 @@ class Budget:
                 f"{LEFT_OUT} {deadline.text}: it takes up to {span(expected.late_s)} by "
                 f"{expected.grounds}, and {span(left_s)} are left"
             )
-        todo = [t for t in _undone(question.plan.trials, records) if t.order >= trial.order]
+        others = _undone(question.plan.trials, records)
+        todo = [trial, *(other for other in others if other.order > trial.order)]
         if trial in allot(question.sweep, todo, _cost_of(oracle), left_s).run:
             return None
         return f"{LEFT_OUT} {deadline.text}: the time is kept for what the main question needs more"

@@ -178,7 +178,9 @@ class Conductor:
             return skip
         for _number in range(_ATTEMPTS):
             record = self._records[trial.id] = self._attempt(trial, ground)
-            if not once_more(record):
+            if not once_more(record) or (
+                self._budget is not None and self._budget.why_not(trial, self._records)
+            ):
                 break
         return None
 

@@ -137,6 +137,18 @@ def test_without_any_record_a_trial_is_begun_until_the_time_is_over():
     assert budget.why_not(second, {}) == f"{LEFT_OUT} 22:00 UTC, which is over"
 
 
+def test_a_second_attempt_needs_time_too():
+    asked = sweep()
+    posed = question(asked)
+    known = list(boots(asked, posed.plan.trials, measured(asked)))
+    trial = posed.plan.trials[-1]
+    (suspect,) = measured(asked, trial.id, status="suspect")
+    for fits, begun in ((0.5, False), (1, True), (9, True)):
+        deadline = Deadline(NOW + timedelta(seconds=fits * SECONDS), "06:30 UTC")
+        budget = Budget(posed, known, deadline, lambda: NOW)
+        assert (budget.why_not(trial, {trial.id: suspect}) is None) == begun
+
+
 def test_a_setting_that_cannot_start_takes_nobodys_place():
     asked = sweep(("blocks: 2", "blocks: 3"))
     posed = question(asked)
@@ -228,13 +240,17 @@ def test_a_real_night_is_forecast_from_the_one_before_and_cut_at_its_deadline(
 
     one = max(each.start_s + each.probes["load"] for each in boot)
     at = datetime.now(UTC)
-    clock = iter([at, at + timedelta(seconds=2 * one), *[at + timedelta(hours=9)] * 9])
 
     def cut(posed: Question, run: RunFolder) -> Budget:
         made = budget_of(posed, ground.runs, run, "06:30 UTC")
         assert made is not None
         deadline = Deadline(at + timedelta(seconds=4.5 * one), "06:30 UTC")
-        return Budget(posed, past_boots(ground.runs, posed.hosts), deadline, lambda: next(clock))
+
+        def clock() -> datetime:
+            """Every boot took twice as long as the slowest before."""
+            return at + timedelta(seconds=2 * one * len(run.records()))
+
+        return Budget(posed, past_boots(ground.runs, posed.hosts), deadline, clock)
 
     outcome = ground.run(asked, fresh=True, budget=cut)
     assert [record.block for record in outcome.records if record.stages] == [1, 1]
