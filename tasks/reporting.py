@@ -135,7 +135,8 @@ def _note(
     }
     said = " | ".join(f"[{name}]({link})" for name, link in links.items() if link)
     answer = f"**{inline(decision_sentence(comparison))}** ({run.id})"
-    return "\n\n".join(part for part in (inline(sweep.question), answer, said) if part)
+    # The page shows the first line, and the rest at a click.
+    return "\n\n".join(part for part in (answer, inline(sweep.question), said) if part)
 
 
 def _entry(

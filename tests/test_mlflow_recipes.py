@@ -181,7 +181,8 @@ def test_a_trial_and_the_experiment_lead_to_prefect_and_say_the_verdict(
     assert f"[Prefect run]({UI})" in trial.data.tags[NOTE]
     experiment = published.client.get_experiment_by_name("rehearsal")
     note = experiment.tags[NOTE]
-    assert note.startswith("Which of two drafters pays?\n\n**")
+    assert note.startswith("**Deploy k25-tuned: +33 % ")
+    assert "\n\nWhich of two drafters pays?\n\n" in note
     assert f"[Prefect run]({UI})" in note
     assert f"[Charts]({published.chart_link('rehearsal')})" in note
     (report,) = search(published, "rehearsal/reports", "", [])
