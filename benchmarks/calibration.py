@@ -143,6 +143,7 @@ def night(scene: Scene, seed: int) -> Night:
         boundary = trial.block - 1
         if (
             sweep.until
+            and sweep.until.half_width
             and boundary >= sweep.until.min_blocks
             and records[-1].block == boundary
             and enough_known(compare_sweep(sweep, records), sweep.until.half_width)

@@ -76,6 +76,14 @@ class AddressFile(Value):
 Connect = Ssh | AddressFile
 
 
+class Price(Value):
+    """What something costs."""
+
+    amount: Annotated[Number, Field(gt=0)]
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
+    """Three letters, such as USD or EUR; no rate is known here, and none is applied."""
+
+
 class Host(Value):
     """A GPU host."""
 
@@ -123,6 +131,9 @@ class Host(Value):
     Applied in one place, where samples are read (tasks/samples.py)."""
     rehearsal: bool = False
     """True for the pretend host: its reports say so on top."""
+    price_per_hour: Price | None = None
+    """What an hour of the whole host costs: {amount: 24.0, currency: USD}; `plan` says what a sweep
+    will cost."""
 
     def python_of(self, engine: EngineKind) -> str:
         """The Python that an engine runs in."""

@@ -1,4 +1,4 @@
-"""From a sweep to its plan: every trial, in shuffled blocks, each with its fingerprint."""
+"""From a sweep to its plan: every trial, in blocks of drawn order, each with its fingerprint."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from configs.cells import cells
 from configs.flags import canonical, is_switch
 from configs.layers import arm_flags, engine_of
+from configs.order import block_orders
 from configs.synthetic import synthetic_env
 from configs.values import Value
 
@@ -64,10 +65,8 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
     shared = shared_by_all(sweep, held)
     intents = {(arm, _key(levels)): intent(sweep, arm, levels, shared) for arm, levels in settings}
     trials: list[Trial] = []
-    for block in range(1, sweep.blocks + 1):
+    for block, order in enumerate(block_orders(settings, sweep.blocks, shuffle), start=1):
         host = sweep.hosts[(block - 1) % len(sweep.hosts)]
-        order = list(settings)
-        shuffle.shuffle(order)
         for arm, levels in order:
             trials.append(
                 Trial(
@@ -124,8 +123,13 @@ def arm_env(sweep: Sweep, arm: str, levels: Mapping[str, str]) -> dict[str, str]
 
 
 def digest(sweep: Sweep, contents: Mapping[str, str]) -> str:
-    """Hash of a sweep's own words and of what it names."""
-    return hash_of({"sweep": sweep.model_dump(mode="json"), "contents": dict(contents)})
+    """Hash of a sweep's own words and of what it names.
+
+    Until when the hosts are to be had, and which arm is watched over the nights, is not the
+    question: with another deadline or canary the same run goes on.
+    """
+    words = sweep.model_dump(mode="json", exclude={"until": {"time", "zone"}, "canary": True})
+    return hash_of({"sweep": words, "contents": dict(contents)})
 
 
 def hash_of(value: object) -> str:

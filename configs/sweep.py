@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from configs.deadline import Clock, Zone
 from configs.flags import Flags
 from configs.names import Count, EnvName, Name, Names, Number, Seconds, Text, Whole
 from configs.probe import Probe
@@ -78,26 +79,34 @@ class Arm(Value):
 class Until(Value):
     """When to stop before the last block; each look is paid for (tasks/looks)."""
 
-    half_width: Annotated[Number, Field(gt=0, lt=0.5)] = 0.02
+    half_width: Annotated[Number, Field(gt=0, lt=0.5)] | None = 0.02
     """Enough is known when the interval of every ratio of the leading figure to the baseline
-    reaches no further than this either way (as a share of the ratio)."""
+    reaches no further than this either way (as a share of the ratio); null: nobody looks, and
+    nothing is paid for looking."""
     min_blocks: Annotated[Count, Field(ge=2)] = 3
     """Before the first look."""
     max_blocks: Count = 8
     """The last block, whatever is known then."""
     hours: Annotated[Number, Field(gt=0)] | None = None
     """No trial is started later than this after the start of the command."""
+    time: Clock | None = None
+    """When the hosts must be free, such as "06:30": the next time that it is so late. A trial that
+    would not be over by then, as far as earlier ones tell, is not begun."""
+    zone: Zone | None = None
+    """The time zone of ``time``, such as Europe/Berlin; none: this machine's."""
 
     @model_validator(mode="after")
     def _room_to_look(self) -> Self:
         if self.max_blocks < self.min_blocks:
             raise WrongKeyError("max_blocks", f"is below min_blocks ({self.min_blocks}): raise it")
+        if self.zone is not None and self.time is None:
+            raise WrongKeyError("zone", 'is that of time, which is not given: add time: "06:30"')
         return self
 
     @property
     def looks(self) -> int:
-        """How many looks there may be: after each block from the first one that counts."""
-        return self.max_blocks - self.min_blocks + 1
+        """How many looks there may be: after each block from the first one that counts, or one."""
+        return self.max_blocks - self.min_blocks + 1 if self.half_width is not None else 1
 
 
 class Patience(Value):
@@ -133,6 +142,9 @@ class Sweep(Value):
     """The arm that all others are compared with."""
     arms: Annotated[dict[Name, Arm], Field(min_length=1)]
     """Arm -> its setting; one of them is the baseline."""
+    canary: Name | None = None
+    """An arm that is the same every night: what becomes worse of it over the nights goes into the
+    morning's message (`eagle3-sweep history`)."""
     factors: dict[Name, dict[Name, Level]] = {}
     """Factor -> level -> what it adds; crossed with the arms. A factor's first level is its
     reference."""
@@ -177,6 +189,9 @@ class Sweep(Value):
                 raise WrongKeyError(
                     f"arms.{name}.engine", f"no engine is called {arm.engine!r}: {known}"
                 )
+        if self.canary is not None and self.canary not in self.arms:
+            known = ", ".join(self.arms)
+            raise WrongKeyError("canary", f"no arm is called {self.canary!r}: name one of {known}")
         whole = {name: _copied(name, arm, self.arms) for name, arm in self.arms.items()}
         blocks = self.blocks
         if self.until is not None:

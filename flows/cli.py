@@ -15,6 +15,7 @@ from configs.problems import ConfigError
 from configs.read import read_sweep
 from flows.exporting import export
 from flows.finding import SweepName, find_run, mistake
+from flows.history import history
 from flows.inspecting import inspect
 from flows.question import pose
 from flows.terminal import Progress, console, say
@@ -38,8 +39,10 @@ app = typer.Typer(
 app.command()(inspect)
 app.command()(export)
 app.command()(watch)
+app.command()(history)
 
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
+UntilTime = Annotated[str | None, typer.Option(help='free by then: "06:30 Europe/Berlin"')]
 
 
 class Stopped(BaseException):
@@ -47,13 +50,14 @@ class Stopped(BaseException):
 
 
 @app.command()
-def plan(sweep: SweepName, host: HostName = None) -> None:
+def plan(sweep: SweepName, host: HostName = None, until: UntilTime = None) -> None:
     """Show every trial and command; with --host, ask the engine there whether it knows all flags."""
     from flows.screened import screened
     from flows.show import plan_text
+    from flows.show_budget import outlook_text
 
-    question = screened(pose(sweep, host), Store(runs_folder()), host=host)
-    console.print(plan_text(question))
+    question = screened(pose(sweep, host), store := Store(runs_folder()), host=host)
+    console.print(plan_text(question), outlook_text(question, store, until), sep="\n")
     if host is not None:
         from flows.installed import hold_against
 
@@ -65,11 +69,12 @@ def run(
     sweep: SweepName,
     host: HostName = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="forget the latest run")] = False,
+    until: UntilTime = None,
 ) -> None:
     """Run what is missing of a sweep, without any server; then compare and report."""
     from flows.show import verdict_text
 
-    outcome = _conduct(pose(sweep, host), fresh=fresh, host=host)
+    outcome = _conduct(pose(sweep, host), fresh=fresh, host=host, until=until)
     console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
     _tell_end(outcome)
 
@@ -130,8 +135,11 @@ def _hands(progress: Progress, tracker: Tracker | None) -> Hands:
     )
 
 
-def _conduct(question: Question, *, fresh: bool, host: str | None = None) -> Outcome:
+def _conduct(
+    question: Question, *, fresh: bool, host: str | None = None, until: str | None = None
+) -> Outcome:
     """Runs what is missing of a question in this process, with progress on the terminal."""
+    from flows.budget import budget_of
     from flows.conduct import Conductor
     from flows.runs import open_run
     from flows.screen_run import screened_first
@@ -146,7 +154,8 @@ def _conduct(question: Question, *, fresh: bool, host: str | None = None) -> Out
     if uri is None:
         say("MLflow: none (set MLFLOW_TRACKING_URI); `eagle3-sweep publish` brings it there later")
     with open_run(store, question, fresh=fresh) as folder:
-        outcome = Conductor(question, folder, hands).conduct()
+        budget = budget_of(question, store, folder, until)
+        outcome = Conductor(question, folder, hands, budget).conduct()
     progress.clear()
     return outcome
 
@@ -241,17 +250,10 @@ def demo() -> None:
     from infra.tracking import Tracker
 
     found = services.up(say)
-    say("\n$ prefect deployment run eagle3-sweep/eagle3-sweep --watch")
+    words = "prefect deployment run eagle3-sweep/eagle3-sweep --watch"
+    say(f"\n$ {words}")
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "prefect",
-            "deployment",
-            "run",
-            "eagle3-sweep/eagle3-sweep",
-            "--watch",
-        ],
+        [sys.executable, "-m", *words.split()],
         check=False,
         stdin=subprocess.DEVNULL,
         env={**os.environ, **found.env},

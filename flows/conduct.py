@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from configs.host import Host
     from configs.plan import Trial
     from configs.releases import EngineKind
+    from flows.budget import Budget
     from flows.question import Question
     from flows.stages import Runner
     from infra.host_agent import HostAgent
@@ -116,10 +117,13 @@ def once_more(record: TrialRecord) -> bool:
 class Conductor:
     """Runs what is missing of one sweep."""
 
-    def __init__(self, question: Question, run: RunFolder, hands: Hands) -> None:
+    def __init__(
+        self, question: Question, run: RunFolder, hands: Hands, budget: Budget | None = None
+    ) -> None:
         self._question = question
         self._run = run
         self._hands = hands
+        self._budget = budget
         self._secrets = {
             name: read_secrets(question.sweep, host) for name, host in question.hosts.items()
         }
@@ -144,6 +148,8 @@ class Conductor:
         """
         run, hands, plan = self._run, self._hands, self._question.plan
         hands.say(f"run {run.id}: {len(plan.trials)} trials, folder {run.path}")
+        if self._budget is not None:
+            hands.say(self._budget.text)
         keep_screen(self._run, self._question.screen)
         self._cut_off = [run.marker(folder) for folder in run.trials() if not folder.finished]
         for text in reconcile(run) if self._cut_off else ():
@@ -176,12 +182,16 @@ class Conductor:
         self._skipped.flush()
         for _number in range(_ATTEMPTS):
             record = self._records[trial.id] = self._attempt(trial, ground)
-            if not once_more(record):
+            if not once_more(record) or (
+                self._budget is not None and self._budget.why_not(trial, self._records)
+            ):
                 break
         return None
 
     def _stop_before(self, trial: Trial) -> Skip | None:
         reason = self._why_stop(trial)
+        if reason is None and self._budget is not None:
+            reason = self._budget.why_not(trial, self._records)
         return Skip(trial.id, reason, leaves_record=True) if reason is not None else None
 
     def _why_stop(self, trial: Trial) -> str | None:
@@ -191,7 +201,7 @@ class Conductor:
             return self._stopped
         if until.hours is not None and time.monotonic() - self._began > until.hours * 3600:
             self._stopped = f"the {until.hours:g} hours are over"
-        elif block >= until.min_blocks and block > self._looked:
+        elif until.half_width and block >= until.min_blocks and block > self._looked:
             self._looked = block
             so_far = [r for r in self._records.values() if r.block <= block]
             known = enough_known(compare_sweep(self._question.sweep, so_far), until.half_width)

@@ -18,6 +18,7 @@ from prefect.states import Completed, Failed
 from configs.find import stem
 from configs.sweep import Sweep  # noqa: TC001 - Prefect reads the annotation for its form
 from flows.aftermath import clean_up_after
+from flows.budget import budget_of, deadline_of
 from flows.conduct import Conductor, Hands, Outcome
 from flows.prefect_stages import PrefectRunner, shown
 from flows.question import pose
@@ -76,6 +77,7 @@ def eagle3_sweep(
     definition: Sweep | None = None,
     host: str | None = None,
     fresh: bool = False,
+    until: str | None = None,
 ) -> State[Any]:
     """Runs what is missing of a sweep, compares, reports.
 
@@ -84,9 +86,11 @@ def eagle3_sweep(
         definition: A whole sweep, instead of a file.
         host: Another host than the sweep's own (name of a file in configs/hosts).
         fresh: Run everything again, instead of going on with the latest run.
+        until: When the hosts must be free, such as 06:30 Europe/Berlin, in place of the sweep's own.
     """
     log = get_run_logger()
     question = pose(definition if definition is not None else sweep, host)
+    deadline_of(question.sweep, until)  # what is no time is told before anything is touched
     for warning in question.warnings:
         log.warning(warning)
     context = FlowRunContext.get()
@@ -116,8 +120,10 @@ def eagle3_sweep(
         for warning in question.warnings:
             if warning not in known:
                 log.warning(warning)
-        with open_run(store, question, fresh=fresh, flow_run=run_id) as run:
-            outcome = Conductor(question, run, hands).conduct()
+        url = this_run.ui_url or ""
+        with open_run(store, question, fresh=fresh, flow_run=run_id, flow_url=url) as run:
+            budget = budget_of(question, store, run, until)
+            outcome = Conductor(question, run, hands, budget).conduct()
         _await_server(log.warning)
     _show(outcome, tracker)
     return verdict_state(outcome)

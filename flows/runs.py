@@ -6,12 +6,14 @@ import gc
 import os
 import secrets
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
 from configs.plan import Plan
 from configs.sweep import Sweep
+from configs.values import Value
 from infra.errors import WorldError
 from infra.store import read_json, write_json, write_value
 from tasks.record import TrialRecord
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from flows.question import Question
     from infra.store import RunFolder, Store
 
+V = TypeVar("V", bound=Value)
+
 
 class RecordUnreadable(WorldError):
     """A record does not have the shape that this version knows."""
@@ -29,7 +33,12 @@ class RecordUnreadable(WorldError):
 
 @contextmanager
 def open_run(
-    store: Store, question: Question, *, fresh: bool = False, flow_run: str | None = None
+    store: Store,
+    question: Question,
+    *,
+    fresh: bool = False,
+    flow_run: str | None = None,
+    flow_url: str = "",
 ) -> Iterator[RunFolder]:
     """The run folder to go on with, held: the latest of this very plan, or a new one.
 
@@ -38,6 +47,7 @@ def open_run(
         question: The sweep with everything it names.
         fresh: Forget earlier runs of this plan.
         flow_run: Id of the Prefect flow run; its hooks find the folder by it.
+        flow_url: Its page.
 
     Raises:
         RunHeld: Another process works on this run.
@@ -55,6 +65,10 @@ def open_run(
             {
                 "id": run.id,
                 "uid": known.get("uid") or secrets.token_hex(4),
+                "prefect": [
+                    *known.get("prefect", []),
+                    *([_begun(flow_run, flow_url)] if flow_run else []),
+                ],
                 "flow_runs": [*known.get("flow_runs", []), *([flow_run] if flow_run else [])],
                 "pid": os.getpid(),
                 "hosts": {
@@ -63,6 +77,11 @@ def open_run(
             },
         )
         yield run
+
+
+def _begun(flow_run: str, url: str) -> dict[str, str]:
+    """A flow run that begins to work here; what it publishes links to it."""
+    return {"id": flow_run, "url": url, "began": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
 def read_records(run: RunFolder) -> list[TrialRecord]:
@@ -106,13 +125,33 @@ def _read_record(run: RunFolder, trial: str, raw: bytes) -> TrialRecord:
 
 
 def read_run_plan(run: RunFolder) -> Plan:
-    """The plan of a run."""
-    return Plan.model_validate_json((run.path / "plan.json").read_bytes())
+    """The plan of a run.
+
+    Raises:
+        RecordUnreadable: It is of another version.
+    """
+    return _read_value(Plan, run, "plan.json")
 
 
 def read_run_sweep(run: RunFolder) -> Sweep:
-    """The sweep of a run, as it was then."""
-    return Sweep.model_validate_json((run.path / "sweep.json").read_bytes())
+    """The sweep of a run, as it was then.
+
+    Raises:
+        RecordUnreadable: It is of another version.
+    """
+    return _read_value(Sweep, run, "sweep.json")
+
+
+def _read_value(model: type[V], run: RunFolder, name: str) -> V:
+    try:
+        return model.model_validate_json((run.path / name).read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RecordUnreadable(
+            f"{run.path}: {name} cannot be read ({where}: {first['msg']}): written by another "
+            "version; move the run away, or run with --fresh"
+        ) from error
 
 
 def of_flow_run(store: Store, flow_run: str) -> RunFolder | None:

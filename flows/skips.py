@@ -76,7 +76,7 @@ def why_skip(trial: Trial, wanted: str, records: Mapping[str, TrialRecord]) -> S
         records: The last finished attempts of this run, by trial.
     """
     own = records.get(trial.id)
-    if own is not None and own.fingerprint == wanted and _final(own):
+    if own is not None and own.fingerprint == wanted and is_final(own):
         return Skip(trial.id, f"done already ({own.status}), same fingerprint", False)
     for record in records.values():
         # A setting that cannot start will not start in the next block either.
@@ -95,7 +95,7 @@ def why_skip(trial: Trial, wanted: str, records: Mapping[str, TrialRecord]) -> S
     return None
 
 
-def _final(record: TrialRecord) -> bool:
+def is_final(record: TrialRecord) -> bool:
     """Whether a record stands as the trial's result when the sweep is run again."""
     if record.status == "skipped":
         return False

@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 
 KEY = "eagle3"
 TAG = f"mlflow.sharedViewState.{KEY}"
+LIMIT = 5000
+"""Characters that MLflow takes for an experiment's tag (3.17; one more is refused)."""
 
 
 def view_state(sweep_run: str, metrics: tuple[str, ...]) -> str:
@@ -22,8 +24,17 @@ def view_state(sweep_run: str, metrics: tuple[str, ...]) -> str:
 
     Args:
         sweep_run: Value of the runs' tag ``sweep_run``.
-        metrics: ``<probe>/<figure>``, in the order in which their charts stand.
+        metrics: ``<probe>/<figure>``, in the order in which their charts stand. The last ones are
+            left out where the tag would be too long; the page's search finds them all the same.
     """
+    for kept in range(len(metrics), 0, -1):
+        state = _state(sweep_run, metrics[:kept])
+        if len(state) <= LIMIT:
+            return state
+    return _state(sweep_run, ())
+
+
+def _state(sweep_run: str, metrics: tuple[str, ...]) -> str:
     probes = dict.fromkeys(metric.partition("/")[0] for metric in metrics)
     return json.dumps(
         {
@@ -61,7 +72,8 @@ def view_state(sweep_run: str, metrics: tuple[str, ...]) -> str:
             "chartsSearchFilter": "",
             "compareRunSections": [_section(probe) for probe in probes],
             "compareRunCharts": [_chart(metric) for metric in metrics],
-        }
+        },
+        separators=(",", ":"),
     )
 
 

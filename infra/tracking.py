@@ -24,6 +24,7 @@ _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # two lines a trial, amid our own
     "DO_NOT_TRACK": "true",
 }
 _PASSING = (
@@ -39,6 +40,8 @@ _PASSING = (
 )
 _MIGRATING = ("duplicate column name", "alembic_version", "no such table")
 _MIGRATING_HINT = "create the database once before starting parallel runs: eagle3-sweep up"
+NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as description of a run or an experiment."""
 # A server that is not there is not asked again for every trial: each try costs seconds.
 _AWAY = ("Max retries exceeded", "Connection refused", "Connection aborted", "timed out")
 _AWAY_S = 30.0
@@ -154,6 +157,17 @@ class Tracker:
             lambda: self.client.set_experiment_tag(
                 self.experiment(experiment), chart_view.TAG, state
             )
+        )
+
+    def describe(self, experiment: str, text: str) -> None:
+        """Sets what stands on top of an experiment's page, as Markdown.
+
+        Raises:
+            TrackingDown: The server did not take it.
+        """
+        fitted = text if len(text) <= chart_view.LIMIT else f"{text[: chart_view.LIMIT - 3]}..."
+        self.patiently(
+            lambda: self.client.set_experiment_tag(self.experiment(experiment), NOTE, fitted)
         )
 
     def patiently(self, attempt: Callable[[], Any], *, attempts: int = 4) -> Any:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.client_record import client_figures
 from tasks.metrics import METRICS
 from tasks.profile_record import share_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tasks.record import Measurement, TrialRecord
 
 Point = tuple[str, float | None, int]
 """(metric, value, step)"""
+# The run of a sweep as records name it: <sweep>-<number>-<eight hexadecimal digits>.
+_RUN_NUMBER = re.compile(r"-(?P<number>\d{4,})-[0-9a-f]+$")
+
+
+class FlowRun(NamedTuple):
+    """A run of the flow in Prefect."""
+
+    id: str
+    url: str
+    """Its page; empty where Prefect has none."""
 
 
 def params_of(record: TrialRecord) -> dict[str, str]:
@@ -141,9 +152,43 @@ def describe(record: TrialRecord) -> str:
 
 
 def run_name(record: TrialRecord) -> str:
-    """A name that sorts in the order in which trials ran."""
+    """A name that sorts by run of the sweep, then in the order of the plan: 0003/0007 b01-base."""
     attempt = f".a{record.attempt}" if record.attempt > 1 else ""
-    return f"{record.order:04d} {record.trial}{attempt}"
+    run = _RUN_NUMBER.search(record.sweep_run)
+    number = f"{run['number']}/" if run else ""
+    return f"{number}{record.order:04d} {record.trial}{attempt}"
+
+
+def linked(tags: Mapping[str, str], flow: FlowRun | None) -> dict[str, str]:
+    """Tags with the Prefect run that ran the trial, and its address in the description."""
+    if flow is None:
+        return dict(tags)
+    found = {**tags, "prefect_flow_run": flow.id}
+    if flow.url:
+        found["mlflow.note.content"] = f"{tags['mlflow.note.content']}\n\n[Prefect run]({flow.url})"
+    return found
+
+
+def latest_flow_url(known: Mapping[str, object]) -> str:
+    """The page of the Prefect run that worked last on a run folder; empty where there is none."""
+    entries = known.get("prefect")
+    return str(entries[-1]["url"]) if isinstance(entries, list) and entries else ""
+
+
+def flow_run_at(known: Mapping[str, object], moment: str) -> FlowRun | None:
+    """The Prefect run that worked on a run folder at some time; None: none, or not known.
+
+    Args:
+        known: What run.json says; ``prefect`` holds each flow run with its begin.
+        moment: ISO 8601, such as a trial's begin.
+    """
+    entries = known.get("prefect")
+    when = datetime.fromisoformat(moment)
+    found = None
+    for entry in entries if isinstance(entries, list) else []:
+        if datetime.fromisoformat(entry["began"]) <= when:
+            found = FlowRun(entry["id"], entry["url"])
+    return found
 
 
 def run_status(record: TrialRecord) -> str:

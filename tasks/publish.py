@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infra.store import read_json
 from infra.tracking import RunEntry, TrackingDown
 from tasks import entry
 from tasks.record import TrialRecord
@@ -25,6 +26,7 @@ def publish_trial(folder: TrialFolder, tracker: Tracker) -> str:
         TrackingDown: MLflow did not take it.
     """
     record = TrialRecord.model_validate_json(folder.record.read_bytes())
+    flow = entry.flow_run_at(read_json(folder.path.parents[1] / "run.json"), record.started_at)
     run_id = tracker.publish(
         RunEntry(
             experiment=record.sweep,
@@ -32,7 +34,7 @@ def publish_trial(folder: TrialFolder, tracker: Tracker) -> str:
             key=entry.key_of(record),
             params=entry.params_of(record),
             metrics=entry.metrics_of(record),
-            tags=entry.tags_of(record),
+            tags=entry.linked(entry.tags_of(record), flow),
             artifacts=folder.path,
             status=entry.run_status(record),
             start_ms=entry.millis(record.started_at),

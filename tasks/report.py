@@ -29,6 +29,7 @@ from tasks.report_trials import (
 )
 from tasks.report_what_if import what_if_section
 from tasks.screen_report import screen_section
+from tasks.undone import undone_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +79,7 @@ def render_report(
     parts.append(f"**{inline(decision_sentence(comparison))}.**")
     parts.append(_overview(comparison, records))
     sections = [
+        ("Left undone", undone_section(ordered)),
         ("Speed against concurrency", _figures(figures, "speed")),
         (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
         ("Where it breaks even", _crossovers(comparison)),

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 from configs.communication import communication_factors
 from configs.probe import rungs_of
 from configs.values import Value
-from infra.store import write_bytes, write_text, write_value
+from infra.store import read_json, write_bytes, write_text, write_value
 from infra.tracking import RunEntry, TrackingDown
 from tasks.compare import compare
 from tasks.comparison import Comparison
 from tasks.decision import decision_sentence
+from tasks.entry import latest_flow_url
 from tasks.figures import draw_figures, draw_pictures
 from tasks.inside_figure import inside_figures, inside_pictures
 from tasks.looks import confidence_of_look
+from tasks.markdown_text import inline
 from tasks.report import render_report
 from tasks.report_page import render_page
 from tasks.screen_kept import read_screen
@@ -78,6 +80,7 @@ def write_report(
         try:
             mlflow_run = tracker.publish(_entry(run, sweep, comparison, records, folder))
             tracker.show_first(sweep.name, run.holder, _charts(sweep))
+            tracker.describe(sweep.name, _note(run, sweep, comparison, tracker, mlflow_run))
         except TrackingDown as error:
             say(f"the report is not in MLflow yet: {error}")
     return Report(
@@ -116,9 +119,24 @@ def write_files(
 
 
 def _charts(sweep: Sweep) -> tuple[str, ...]:
-    """The metrics whose charts open first."""
+    """The metrics whose charts open first: throughput of every probe before anything else."""
     figures = ("output_tok_s", "user_tok_s", "accept_length")
-    return tuple(f"{probe}/{figure}" for probe in rungs_of(sweep.probes) for figure in figures)
+    return tuple(f"{probe}/{figure}" for figure in figures for probe in rungs_of(sweep.probes))
+
+
+def _note(
+    run: RunFolder, sweep: Sweep, comparison: Comparison, tracker: Tracker, report_run: str
+) -> str:
+    """What the experiment's page says on top: the question, its latest answer, and where more is."""
+    links = {
+        "Charts": tracker.chart_link(sweep.name),
+        "Report": tracker.link(f"{sweep.name}/reports", report_run),
+        "Prefect run": latest_flow_url(read_json(run.path / "run.json")),
+    }
+    said = " | ".join(f"[{name}]({link})" for name, link in links.items() if link)
+    answer = f"**{inline(decision_sentence(comparison))}** ({run.id})"
+    # The page shows the first line, and the rest at a click.
+    return "\n\n".join(part for part in (answer, inline(sweep.question), said) if part)
 
 
 def _entry(
@@ -145,6 +163,8 @@ def _entry(
     }
     points += [(f"trials/{status}", float(number), 0) for status, number in counts.items()]
     sentence = decision_sentence(comparison)
+    flow_url = latest_flow_url(read_json(run.path / "run.json"))
+    prefect = f"\n\n[Prefect run]({flow_url})" if flow_url else ""
     return RunEntry(
         experiment=f"{sweep.name}/reports",
         name=run.id,
@@ -156,7 +176,7 @@ def _entry(
             "sweep": sweep.name,
             "sweep_run": run.holder,
             "verdict": sentence,
-            "mlflow.note.content": f"**{sentence}**",
+            "mlflow.note.content": f"**{inline(sentence)}**{prefect}",
         },
         artifacts=folder,
         status="FINISHED",

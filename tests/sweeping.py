@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from configs.sweep import Sweep
+    from flows.budget import Budget
     from flows.conduct import Outcome
+    from flows.question import Question
     from infra.rehearsal.faults import Fault
 
 T = TypeVar("T")
@@ -207,6 +209,7 @@ class Ground:
         hear: Callable[[str], None] | None = None,
         at: Callable[[str], None] = lambda _stage: None,
         patience_s: float = 20,
+        budget: Callable[[Question, RunFolder], Budget | None] = lambda _question, _run: None,
         **changed: Any,
     ) -> Outcome:
         """Runs a sweep in this process, as the command line does.
@@ -217,6 +220,7 @@ class Ground:
             hear: Called with everything that is said, at once.
             at: Called with the name of every stage as it begins.
             patience_s: How long lost contact is tried again.
+            budget: What limits the time, from question and run folder.
             changed: In the host file.
         """
         question = pose(asked, str(self.host_file(**changed)))
@@ -235,7 +239,7 @@ class Ground:
             say=say,
         )
         with open_run(self.runs, question, fresh=fresh) as folder:
-            return Conductor(question, folder, hands).conduct()
+            return Conductor(question, folder, hands, budget(question, folder)).conduct()
 
     def trial(self, asked: Sweep, **changed: Any) -> Tried:
         """Runs a sweep of one arm anew; returns its only trial."""

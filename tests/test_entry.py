@@ -100,6 +100,37 @@ def test_a_cancelled_trial_is_killed_not_failed(failed_as, status):
     assert entry.run_status(record(failure=broken)) == status
 
 
+def test_names_sort_by_night_first():
+    nights = [
+        record(sweep_run=f"nightly-{number:04d}-5c1f9e22", order=order)
+        for number in (3, 12)
+        for order in (0, 7, 11)
+    ]
+    names = [entry.run_name(each) for each in nights]
+    assert names == sorted(names)
+    assert names[1] == "0003/0007 b01-base"
+
+
+def test_a_trial_leads_to_the_prefect_run_that_ran_it():
+    known = {
+        "prefect": [
+            {"id": "one", "url": "http://p/one", "began": "2026-03-01T21:00:00+00:00"},
+            {"id": "two", "url": "", "began": "2026-03-02T21:00:00+00:00"},
+        ]
+    }
+    first = entry.flow_run_at(known, "2026-03-01T22:00:00+00:00")
+    tags = entry.linked(entry.tags_of(record()), first)
+    assert tags["prefect_flow_run"] == "one"
+    assert tags["mlflow.note.content"].endswith("[Prefect run](http://p/one)")
+    later = entry.linked(entry.tags_of(record()), entry.flow_run_at(known, "2026-03-02T22:00:00Z"))
+    assert later["prefect_flow_run"] == "two"
+    assert "Prefect" not in later["mlflow.note.content"]
+    assert entry.flow_run_at(known, "2026-02-01T22:00:00+00:00") is None
+    assert entry.linked({"a": "b"}, None) == {"a": "b"}
+    assert entry.latest_flow_url(known) == ""
+    assert entry.latest_flow_url({}) == ""
+
+
 def test_names_sort_as_trials_ran_and_a_second_attempt_is_another_run():
     first, second = (record(block=b) for b in (1, 2))
     assert entry.run_name(first) < entry.run_name(second)

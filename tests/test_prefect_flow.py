@@ -10,6 +10,7 @@ import pytest
 
 from flows import services
 from flows.conduct import Counts
+from infra.store import read_json
 from tests import sweeping
 from tests.agent_host import until
 from tests.deployed import deployed
@@ -48,6 +49,12 @@ def test_what_could_be_measured_completes_and_says_what_failed(partial: Run) -> 
     state = partial.flow_run["state"]
     assert (state["type"], state["name"]) == ("COMPLETED", "Partial")
     assert "(1 ok, 1 failed)" in state["message"]
+
+
+def test_the_run_folder_knows_the_page_of_its_flow_run(partial: Run, ground: Ground) -> None:
+    (known,) = read_json(ground.latest("partial").path / "run.json")["prefect"]
+    assert known["id"] == partial.flow_run["id"]
+    assert known["url"].endswith(f"/runs/flow-run/{partial.flow_run['id']}")
     assert partial.flow_run["name"] == "partial"
 
 
