@@ -14,6 +14,7 @@ from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as this_run
 from prefect.states import Completed, Failed
+from prefect.utilities.urls import url_for
 
 from configs.find import stem
 from configs.sweep import Sweep  # noqa: TC001 - Prefect reads the annotation for its form
@@ -120,7 +121,8 @@ def eagle3_sweep(
         for warning in question.warnings:
             if warning not in known:
                 log.warning(warning)
-        url = this_run.ui_url or ""
+        # Not the run's own ui_url, which is an address of Prefect 2 (seen in 3.9.1).
+        url = (url_for("flow-run", obj_id=run_id) if run_id else None) or ""
         with open_run(store, question, fresh=fresh, flow_run=run_id, flow_url=url) as run:
             budget = budget_of(question, store, run, until)
             outcome = Conductor(question, run, hands, budget).conduct()

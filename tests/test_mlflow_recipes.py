@@ -90,10 +90,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     patch.setenv("EAGLE3_HOME", str(home))
     port = free_port(5055)
     url = f"http://127.0.0.1:{port}"
-    ensure(services._mlflow(dict(QUIET), port, url), lambda _text: None)
-    yield url
-    stop("mlflow", lambda _text: None)
-    patch.undo()
+    try:
+        ensure(services._mlflow(dict(QUIET), port, url), lambda _text: None)
+        yield url
+    finally:
+        stop("mlflow", lambda _text: None)
+        patch.undo()
 
 
 @pytest.fixture(scope="module")
