@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _FULL_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_NODES: Final = "hosts: [[node0, node1]] for a model over several hosts"
 _NGRAM: Final = "speculative-ngram-"  # of SGLang; vLLM has no flag that begins so
 
 
@@ -49,6 +50,7 @@ _RULES: Final[dict[EngineKind, _Rules]] = {
             "host": "the host file's listen",
             "port": "the host file's port",
             "api-key": "the host file's api_key_from",
+            **dict.fromkeys(("nnodes", "node-rank"), _NODES),
         },
         frozenset({"admin-api-key", "ssl-keyfile-password"}),
         frozenset(
@@ -89,6 +91,9 @@ _RULES: Final[dict[EngineKind, _Rules]] = {
             "port": "the host file's port",
             "uds": "the host file's listen and port",
             "api-key": "the host file's api_key_from",
+            **dict.fromkeys(
+                ("nnodes", "node-rank", "master-addr", "master-port", "headless"), _NODES
+            ),
         },
         frozenset({"hf-token"}),
         frozenset({"speculative-config", "spec-method", "spec-model", "spec-tokens"}),

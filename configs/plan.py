@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from configs.cells import cells
 from configs.flags import canonical, is_switch
 from configs.layers import arm_flags, engine_of
+from configs.nodes import place_name
 from configs.synthetic import synthetic_env
 from configs.values import Value
 
@@ -35,6 +36,7 @@ class Trial(Value):
     order: int
     """Place in the plan, from 0."""
     host: str
+    """Where: a host, or the nodes of one place (node0+node1)."""
     intent: str
     """Hash of what is asked for: engine, flags, environment, speculation, patches, probes. The
     trial's fingerprint adds what the host turns out to be (tasks/fingerprint.py)."""
@@ -65,7 +67,7 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
     intents = {(arm, _key(levels)): intent(sweep, arm, levels, shared) for arm, levels in settings}
     trials: list[Trial] = []
     for block in range(1, sweep.blocks + 1):
-        host = sweep.hosts[(block - 1) % len(sweep.hosts)]
+        place = place_name(sweep.hosts[(block - 1) % len(sweep.hosts)])
         order = list(settings)
         shuffle.shuffle(order)
         for arm, levels in order:
@@ -76,7 +78,7 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
                     levels=levels,
                     block=block,
                     order=len(trials),
-                    host=host,
+                    host=place,
                     intent=intents[arm, _key(levels)],
                 )
             )

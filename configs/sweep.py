@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from configs.flags import Flags
 from configs.names import Count, EnvName, Name, Names, Number, Seconds, Text, Whole
+from configs.nodes import Entry
 from configs.probe import Probe
 from configs.problems import WrongKeyError
 from configs.screening import Screening
@@ -116,8 +117,9 @@ class Sweep(Value):
     name: Name
     question: Text
     """In one sentence, for the report."""
-    hosts: Annotated[tuple[Name, ...], Field(min_length=1)]
-    """Names of files in configs/hosts."""
+    hosts: Annotated[tuple[Entry, ...], Field(min_length=1)]
+    """Names of files in configs/hosts; a list of names among them is one place of several nodes,
+    which serve one model together: [[node0, node1]]."""
     engine: Engine
     engines: dict[Name, Engine] = {}
     """Further engines by name, for arms that name one: {vllm: {kind: vllm, model: /m}}."""

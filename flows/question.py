@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.nodes import node_problems, nodes_of, place_name
 from configs.plan import Plan, duplicate_intents, hash_of, make_plan
 from configs.problems import ConfigError, Problem
 from configs.read import check_sweep, read_host, read_patch, read_sweep
@@ -24,12 +25,17 @@ class Question(NamedTuple):
 
     sweep: Sweep
     hosts: dict[str, Host]
+    """Every host by name: of a place of several nodes, each node."""
     patches: tuple[Patch, ...]
     sets: dict[str, tuple[Prompt, ...]]
     plan: Plan
     warnings: tuple[str, ...]
     screen: Screen | None = None
     """What is known of a factor's levels before the trials; its words stand in the warnings."""
+
+    def nodes(self, place: str) -> tuple[Host, ...]:
+        """The hosts of a place, the leading one first."""
+        return tuple(self.hosts[name] for name in nodes_of(place))
 
 
 def pose(sweep: Sweep | str, host: str | None = None) -> Question:
@@ -46,14 +52,7 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
     file = sweep if isinstance(sweep, str) else f"sweep {asked.name}"
     if host is not None:
         asked = asked.model_copy(update={"hosts": (read_host(host).name,)})
-    problems: list[Problem] = []
-    hosts: dict[str, Host] = {}
-    for name in asked.hosts:
-        try:
-            hosts[name] = read_host(host or name)
-            check_sweep(asked, hosts[name], file)
-        except ConfigError as error:
-            problems += [p for p in error.problems if p not in problems]
+    hosts, problems = _hosts(asked, file, host)
     patches: list[Patch] = []
     for name in asked.patches:
         try:
@@ -80,6 +79,24 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
         if not _declared(asked, plan, a, b)
     ]
     return Question(asked, hosts, tuple(patches), sets, plan, tuple(said))
+
+
+def _hosts(asked: Sweep, file: str, other: str | None) -> tuple[dict[str, Host], list[Problem]]:
+    """Every node of every place, and what is wrong with them or with the sweep on them."""
+    problems: list[Problem] = []
+    hosts: dict[str, Host] = {}
+    for index, entry in enumerate(asked.hosts):
+        names = nodes_of(place_name(entry))
+        try:
+            hosts |= {name: read_host(other or name) for name in names}
+            nodes = [hosts[name] for name in names]
+            apart = [Problem(file, *said) for said in node_problems(f"hosts.{index}", nodes)]
+            problems += apart
+            if not apart:
+                check_sweep(asked, nodes, file)
+        except ConfigError as error:
+            problems += [p for p in error.problems if p not in problems]
+    return hosts, problems
 
 
 def _declared(sweep: Sweep, plan: Plan, *trials: str) -> bool:
