@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, assert_neve
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticKnownError
 
+from configs.host import AddressFile, Ssh
 from configs.names import NAME_LENGTH, NAME_PATTERN, FlagValue, Name
 from configs.problems import Said
 
@@ -133,8 +134,8 @@ def split_problem(ways: int, hosts: Sequence[Host]) -> str | None:
 class Joint(NamedTuple):
     """How the ranks of one engine find each other: for one node of several."""
 
-    count: int
-    """Of nodes."""
+    nodes: int
+    """How many."""
     rank: int
     """Of this node; 0 leads."""
     address: str
@@ -163,7 +164,7 @@ def joint_flags(engine: EngineKind, joint: Joint | None) -> Mapping[str, FlagVal
     """
     if joint is None:
         return {}
-    shared: dict[str, FlagValue] = {"nnodes": joint.count, "node-rank": joint.rank}
+    shared: dict[str, FlagValue] = {"nnodes": joint.nodes, "node-rank": joint.rank}
     match engine:
         case "sglang":
             return {"dist-init-addr": f"{_host_part(joint.address)}:{joint.port}", **shared}
@@ -190,3 +191,21 @@ def _host_part(address: str) -> str:
     """An IPv6 address in brackets, where a port follows it."""
     bare = ":" in address and not address.startswith("[")
     return f"[{address}]" if bare else address
+
+
+def lock_order(hosts: Sequence[Host]) -> tuple[str, ...]:
+    """Names of hosts in the order in which they are claimed: by address, whatever they are called.
+
+    Controllers name hosts as they like; all of them reach a host at the same address.
+    """
+    return tuple(host.name for host in sorted(hosts, key=_address))
+
+
+def _address(host: Host) -> tuple[str, int, str]:
+    match host.connect:
+        case Ssh():
+            return host.connect.host, host.connect.port, host.folder
+        case AddressFile():
+            return host.connect.path, 0, host.folder
+        case _:
+            assert_never(host.connect)

@@ -29,10 +29,18 @@ def shared_problems(sweep: Sweep) -> Iterator[Said]:
         for flag in place.flags:
             said = {_OURS.get(canonical(flag, kind)) for kind in place.engines} - {None}
             for ours in sorted(filter(None, said)):
-                yield Said(f"{place.where}.flags.{flag}", f"is filled in by us ({ours}): leave it out")
-    if sweep.screen is not None:
-        yield Said(
-            "screen",
-            "times all-reduce on one host, and a place of this sweep has several nodes: leave it "
-            "out, or name single hosts",
-        )
+                yield Said(
+                    f"{place.where}.flags.{flag}", f"is filled in by us ({ours}): leave it out"
+                )
+    if sweep.screen is not None and (message := no_shared_screen(sweep)) is not None:
+        yield Said("screen", message)
+
+
+def no_shared_screen(sweep: Sweep) -> str | None:
+    """Why a sweep over several hosts cannot be screened; None where all its places are hosts."""
+    if not is_shared(sweep.hosts):
+        return None
+    return (
+        "times all-reduce on one host, and a place of this sweep has several nodes: leave it out, "
+        "or name single hosts"
+    )
