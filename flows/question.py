@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from configs.nodes import node_problems, nodes_of, place_name
@@ -13,6 +14,8 @@ from tasks.check_table import BY_NAME as GUARDS_BY_NAME
 from tasks.texts import identities, read_sets
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from configs.host import Host
     from configs.patch import Patch
     from configs.sweep import Sweep
@@ -43,16 +46,21 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
 
     Args:
         sweep: A sweep, or the name or path of its file.
-        host: Another host than the sweep's own.
+        host: Another place than the sweep's own: a host, or several nodes (node0+node1), each by
+            name or path.
 
     Raises:
         ConfigError: Everything that is wrong, at once per file.
     """
     asked = read_sweep(sweep) if isinstance(sweep, str) else sweep
     file = sweep if isinstance(sweep, str) else f"sweep {asked.name}"
+    files: dict[str, str] = {}
     if host is not None:
-        asked = asked.model_copy(update={"hosts": (read_host(host).name,)})
-    hosts, problems = _hosts(asked, file, host)
+        paths = (host,) if Path(host).is_file() else nodes_of(host)
+        files = {read_host(path).name: path for path in paths}
+        named = tuple(files)
+        asked = asked.model_copy(update={"hosts": (named if len(paths) > 1 else named[0],)})
+    hosts, problems = _hosts(asked, file, files)
     patches: list[Patch] = []
     for name in asked.patches:
         try:
@@ -81,14 +89,16 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
     return Question(asked, hosts, tuple(patches), sets, plan, tuple(said))
 
 
-def _hosts(asked: Sweep, file: str, other: str | None) -> tuple[dict[str, Host], list[Problem]]:
+def _hosts(
+    asked: Sweep, file: str, files: Mapping[str, str]
+) -> tuple[dict[str, Host], list[Problem]]:
     """Every node of every place, and what is wrong with them or with the sweep on them."""
     problems: list[Problem] = []
     hosts: dict[str, Host] = {}
     for index, entry in enumerate(asked.hosts):
         names = nodes_of(place_name(entry))
         try:
-            hosts |= {name: read_host(other or name) for name in names}
+            hosts |= {name: read_host(files.get(name, name)) for name in names}
             nodes = [hosts[name] for name in names]
             apart = [Problem(file, *said) for said in node_problems(f"hosts.{index}", nodes)]
             problems += apart
