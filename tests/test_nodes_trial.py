@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,3 +35,45 @@ def test_a_model_over_two_hosts_is_measured(outcome: Outcome) -> None:
     (measured,) = tuned.measurements
     assert measured.accept_length == pytest.approx(2.86, rel=0.15)
     assert tuned.host == "node0+node1"
+
+
+def test_the_record_holds_each_node(two: Two, outcome: Outcome) -> None:
+    record = next(record for record in outcome.records if record.arm == "tuned")
+    assert [(node.name, node.rank) for node in record.nodes] == [("node0", 0), ("node1", 1)]
+    lead, peer = (" ".join(node.command) for node in record.nodes)
+    assert "--nnodes 2 --node-rank 0" in lead
+    assert "--nnodes 2 --node-rank 1" in peer
+    meet = [command.split("--dist-init-addr ")[1].split()[0] for command in (lead, peer)]
+    assert meet[0] == meet[1]
+    assert meet[0].startswith("127.0.0.1:")
+    assert f"--dist-init-addr {meet[0]}" in " ".join(record.command)
+    assert record.must_match["nodes"] == "2"
+    assert record.must_match["gpus"].startswith("8 x ")
+    assert {node.versions["sglang"] for node in record.nodes} == {"0.5.9"}
+    assert all(len(node.gpus) == 8 for node in record.nodes)
+    folder = outcome.run.path / "trials" / f"{record.trial}.a1"
+    mine, theirs = folder / "server.log", folder / "nodes" / "node1" / "server.log"
+    assert "TP0]" in mine.read_text()
+    assert " TP8]" not in mine.read_text()
+    assert "Starting dummy health check server" in theirs.read_text()
+    assert " TP8]" in theirs.read_text()
+    assert json.loads((folder / "nodes" / "node1" / "facts.json").read_text())["nvidia_smi"]
+    arrivals = {path.name for path in (outcome.run.path / "arrival").glob("*.json")}
+    assert arrivals == {"node0.json", "node1.json"}
+
+
+def test_both_hosts_are_left_as_they_were(two: Two, outcome: Outcome) -> None:
+    assert two.empty()
+    for ground in two.grounds:
+        assert "def get_embed_and_head" not in ground.source.read_text()
+        assert not (ground.root / "claim.json").exists()
+
+
+def test_the_report_names_the_place(outcome: Outcome) -> None:
+    report = (outcome.run.path / "report" / "report.md").read_text()
+    assert "node0+node1" in report
+
+
+def test_run_again_nothing_is_repeated(two: Two, outcome: Outcome) -> None:
+    again = two.run(noding.joint(sweeping.sweep("joint", arms="base+tuned")), fresh=False)
+    assert {skip.trial for skip in again.skipped} == {"b01-base", "b01-tuned"}
