@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from configs.read import to_yaml
+from configs.vllm import Vllm
 from flows.conduct import Conductor, Hands
 from flows.question import pose
 from flows.runs import open_run
-from flows.stages import PlainRunner
 from infra.connect import connect
 from infra.rehearsal import hosting
 from infra.store import Store
@@ -38,6 +38,13 @@ def joint(asked: Sweep, ranks: int = 16) -> Sweep:
     )
 
 
+def joint_vllm(asked: Sweep) -> Sweep:
+    """The same over both nodes with vLLM, whose flags have other names."""
+    flags = {"tensor-parallel-size": 16, "max-num-seqs": 64}
+    engine = Vllm(model=asked.engine.model, flags=flags)
+    return asked.model_copy(update={"hosts": (NAMES,), "engine": engine, "patches": ()})
+
+
 class Two:
     """Two pretend hosts, and the folder from which they are swept."""
 
@@ -46,6 +53,8 @@ class Two:
         self.grounds = grounds
         self.lead, self.peer = grounds
         self.said: list[str] = []
+        self.failed_at: dict[str, dict[str, float]] = {}
+        """Trial -> stage -> when it failed first."""
 
     @property
     def runs(self) -> Store:
@@ -79,6 +88,7 @@ class Two:
         """Runs a sweep in this process; ``at`` hears everything that is said."""
         question = pose(asked, self.host_files(**changed))
         self.said.clear()
+        self.failed_at.clear()
 
         def say(text: str) -> None:
             self.said.append(text)
@@ -86,7 +96,7 @@ class Two:
 
         hands = Hands(
             connect=lambda spec: connect(spec, patience_s=10, note=say),
-            runner=lambda _trial: PlainRunner(say),
+            runner=lambda trial: sweeping.Noting(say, self.failed_at.setdefault(trial, {})),
             tracker=None,
             say=say,
         )

@@ -88,6 +88,7 @@ def test_a_node_that_is_killed_in_the_probe_ends_the_trial_at_once(two: Two) -> 
     failure = _failure(_first(two, asked, kill))
     assert killed
     assert failure.stage == "probe"
+    assert two.failed_at["b01-tuned"]["probe:load"] - killed[0] < _DEATH_S
     assert failure.message.startswith("node1: "), failure
     assert failure.failure_class == "engine_dead"
     assert two.empty()

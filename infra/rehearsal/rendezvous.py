@@ -11,9 +11,12 @@ from __future__ import annotations
 import select
 import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.rehearsal.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _TIMEOUT_S = 600.0
 _AGAIN_S = 0.05
@@ -104,11 +107,20 @@ class Meeting:
         Raises:
             Failure: another node is gone meanwhile.
         """
-        by_number = {connection.fileno(): connection for connection in self.connections}
-        ready, _, _ = select.select([readable, *by_number], [], [])
-        for number, connection in by_number.items():
-            if number in ready:
-                raise self._gone(connection)
+        numbers = [connection.fileno() for connection in self.connections]
+        ready, _, _ = select.select([readable, *numbers], [], [])
+        gone = self.gone(ready)
+        if gone is not None:
+            raise gone
+
+    def gone(self, ready: Iterable[int]) -> Failure | None:
+        """What is said of another node that closed its connection, if one did.
+
+        Args:
+            ready: File descriptors that can be read.
+        """
+        closed = [one for one in self.connections if one.fileno() in ready]
+        return self._gone(closed[0]) if closed else None
 
     def _hear(self, connection: socket.socket) -> None:
         try:
