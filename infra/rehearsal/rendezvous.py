@@ -11,12 +11,9 @@ from __future__ import annotations
 import select
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infra.rehearsal.failures import Failure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _TIMEOUT_S = 600.0
 _AGAIN_S = 0.05
@@ -52,6 +49,10 @@ class Meeting:
         host, _, port = str(args["dist_init_addr"]).rpartition(":")
         self._at = (host.strip("[]"), int(port))
         self.connections = self._gather() if self._leads else [self._join()]
+        self._poll = select.poll()
+        for connection in self.connections:
+            # Its end alone: a node that is ahead has sent its next step already.
+            self._poll.register(connection, select.POLLRDHUP)
 
     def _gather(self) -> list[socket.socket]:
         came: list[socket.socket] = []
@@ -107,18 +108,18 @@ class Meeting:
         Raises:
             Failure: another node is gone meanwhile.
         """
-        numbers = [connection.fileno() for connection in self.connections]
-        ready, _, _ = select.select([readable, *numbers], [], [])
-        gone = self.gone(ready)
+        self._poll.register(readable, select.POLLIN)
+        ready = [number for number, _ in self._poll.poll()]
+        self._poll.unregister(readable)
+        gone = self._among(ready)
         if gone is not None:
             raise gone
 
-    def gone(self, ready: Iterable[int]) -> Failure | None:
-        """What is said of another node that closed its connection, if one did.
+    def gone(self) -> Failure | None:
+        """What is said of another node that closed its connection, if one did."""
+        return self._among([number for number, _ in self._poll.poll(0)])
 
-        Args:
-            ready: File descriptors that can be read.
-        """
+    def _among(self, ready: list[int]) -> Failure | None:
         closed = [one for one in self.connections if one.fileno() in ready]
         return self._gone(closed[0]) if closed else None
 

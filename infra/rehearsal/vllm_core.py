@@ -94,12 +94,11 @@ def _live(plan: Plan, reports: int, orders: int) -> None:
         assert start.workers is not None
         workers = start.workers
         while True:
-            others = start.meeting.connections if start.meeting is not None else []
-            ready, _, _ = select.select([orders, *(c.fileno() for c in others)], [], [], _LOOK_S)
-            if start.meeting is not None and (gone := start.meeting.gone(ready)) is not None:
+            ready, _, _ = select.select([orders], [], [], _LOOK_S)
+            if start.meeting is not None and (gone := start.meeting.gone()) is not None:
                 _say(console, plan, "encountered a fatal error", gone.where, gone.text)
                 return
-            told = os.read(orders, 65_536) if orders in ready else None
+            told = os.read(orders, 65_536) if ready else None
             if told == b"":
                 return
             order = json.loads(told) if told else {}

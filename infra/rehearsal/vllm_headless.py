@@ -6,7 +6,6 @@ In 0.33 it has an executor and its workers: no API server and no engine core
 
 from __future__ import annotations
 
-import select
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -49,10 +48,9 @@ def stand_by(plan: Plan) -> int:
         start.load()
         assert start.workers is not None
         assert start.meeting is not None
-        numbers = [connection.fileno() for connection in start.meeting.connections]
         while True:
-            ready, _, _ = select.select(numbers, [], [], _LOOK_S)
-            gone = start.meeting.gone(ready)
+            time.sleep(_LOOK_S)
+            gone = start.meeting.gone()
             if gone is not None:
                 raise gone
             if start.workers.one_is_gone():
