@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from infra.errors import HostRebooted, WorldError
 from tasks.follow import Follower
@@ -20,13 +20,37 @@ from tasks.venue import StageFailedError, failed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tasks.record import Failure
     from tasks.venue import Site
 
 _QUIET_S = 1.0  # every poll is a process on a machine that is being measured
 _WORD_WITHIN_S = 2.5  # the length of a poll: whoever died meanwhile is known by then
+_LOOK_S = 0.02
 _JOIN_S = 5.0
 # What an engine dies of whose peer is gone: its own log names no cause.
 _ECHOES = frozenset({"engine_dead", "scheduler_dead"})
+
+
+class Ended(NamedTuple):
+    """An engine that ended on one node of a place."""
+
+    failure: Failure
+    at: float
+    """When, on our clock, seconds."""
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether its own log names no cause."""
+        return self.failure.failure_class in _ECHOES
+
+
+def first_cause(own: Ended, others: Sequence[Ended]) -> Ended:
+    """Whose end is told of, where several nodes ended.
+
+    One with a cause of its own before one that died of a closed connection; then the one that
+    ended first; the leading node's (``own``) where that cannot be told.
+    """
+    return min([own, *others], key=lambda ended: (ended.is_echo, ended.at))
 
 
 class _Node:
@@ -46,10 +70,9 @@ class _Node:
     def _run(self) -> None:
         try:
             while not self._over.is_set():
-                asked = time.monotonic()
                 followed = self.follower.poll(quiet_s=_QUIET_S)
                 self.follower.raise_if_dead(followed.poll, "wait_ready")
-                self.looked_at = asked
+                self.looked_at = time.monotonic()
         except StageFailedError as error:
             self._note(error)
         except WorldError as error:
@@ -60,14 +83,12 @@ class _Node:
         self.lost_at = time.monotonic()
         self.lost = error
 
-    @property
-    def is_echo(self) -> bool:
-        """Whether it died without a cause of its own."""
-        return self.lost is not None and self.lost.failure.failure_class in _ECHOES
-
-    def ended_at(self) -> float:
-        """When its engine ended, on our clock; when that was heard, where it is not known."""
-        return self.follower.ended_at() or self.lost_at
+    def ended(self) -> Ended | None:
+        """How and when its engine ended, by its name; None while it lives or is not heard of."""
+        if self.lost is None:
+            return None
+        at = self.follower.ended_at()
+        return Ended(with_name(self.site.host.name, self.lost), self.lost_at if at is None else at)
 
     def end(self) -> None:
         self._over.set()
@@ -95,36 +116,34 @@ class Lookout:
             StageFailedError: With the node's name and the first cause in its own log.
         """
         for node in self._nodes:
+            ended = node.ended()
             waited = time.monotonic() - node.lost_at
-            if node.lost is not None and (not node.is_echo or waited > _WORD_WITHIN_S):
-                raise _of(node, stage)
+            if ended is not None and (not ended.is_echo or waited > _WORD_WITHIN_S):
+                raise _failing(ended, stage)
 
     def first_cause(self, own: StageFailedError, ended_at: float | None, stage: str) -> Exception:
-        """Whose end was the first, where the leading node's engine has ended.
+        """The failure of the trial, where the leading node's engine has ended.
 
         Args:
             own: The leading node's failure.
-            ended_at: When its engine ended, on our clock.
+            ended_at: When its engine ended, on our clock; None where that is not known.
             stage: Of the trial.
-
-        Returns:
-            The other node's failure where that one has a cause and the leading one has none, or
-            where both have or have none and it ended earlier; else the leading one's.
         """
         since = time.monotonic()
-        until = since + _WORD_WITHIN_S
-        while time.monotonic() < until and not all(
-            node.lost is not None or node.looked_at > since for node in self._nodes
-        ):
-            time.sleep(0.02)
-        echo = own.failure.failure_class in _ECHOES
-        ended = since if ended_at is None else ended_at
-        for node in sorted(self._nodes, key=lambda node: (node.is_echo, node.ended_at())):
-            if node.lost is None or (node.is_echo and not echo):
-                continue
-            if (echo and not node.is_echo) or node.ended_at() < ended:
-                return _of(node, stage)
-        return own
+        mine = Ended(own.failure, since if ended_at is None else ended_at)
+        while mine.is_echo and time.monotonic() < since + _WORD_WITHIN_S and self._silent(since):
+            time.sleep(_LOOK_S)
+        others = [ended for node in self._nodes if (ended := node.ended()) is not None]
+        first = first_cause(mine, others)
+        silent = self._silent(since)
+        if first is mine and mine.is_echo and silent:
+            said = f"{mine.failure.message}; meanwhile no answer from {', '.join(silent)}"
+            return StageFailedError(mine.failure.model_copy(update={"message": said}))
+        return _failing(first, stage)
+
+    def _silent(self, since: float) -> list[str]:
+        """Nodes of which nothing was heard since then."""
+        return [n.site.host.name for n in self._nodes if n.lost is None and n.looked_at <= since]
 
     def end(self) -> None:
         """Stops watching; what is under way ends within the length of a poll."""
@@ -137,8 +156,5 @@ class Lookout:
             node.finish()
 
 
-def _of(node: _Node, stage: str) -> StageFailedError:
-    if node.lost is None:
-        raise AssertionError(node.site.host.name)  # asked for only where it is lost
-    failure = with_name(node.site.host.name, node.lost)
-    return StageFailedError(failure.model_copy(update={"stage": stage}))
+def _failing(ended: Ended, stage: str) -> StageFailedError:
+    return StageFailedError(ended.failure.model_copy(update={"stage": stage}))
