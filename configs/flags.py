@@ -15,6 +15,7 @@ from pydantic import AfterValidator
 
 from configs.counterparts import counterpart
 from configs.names import FlagValue, truth_of, whole
+from configs.nodes import FILLED_IN
 from configs.problems import Said
 from configs.releases import EngineKind, has, known_flags, tabled
 from configs.secret_names import looks_secret
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _FULL_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-_NODES: Final = "hosts: [[node0, node1]] for a model over several hosts"
 _NGRAM: Final = "speculative-ngram-"  # of SGLang; vLLM has no flag that begins so
 
 
@@ -50,7 +50,7 @@ _RULES: Final[dict[EngineKind, _Rules]] = {
             "host": "the host file's listen",
             "port": "the host file's port",
             "api-key": "the host file's api_key_from",
-            **dict.fromkeys(("nnodes", "node-rank"), _NODES),
+            **FILLED_IN,
         },
         frozenset({"admin-api-key", "ssl-keyfile-password"}),
         frozenset(
@@ -91,9 +91,7 @@ _RULES: Final[dict[EngineKind, _Rules]] = {
             "port": "the host file's port",
             "uds": "the host file's listen and port",
             "api-key": "the host file's api_key_from",
-            **dict.fromkeys(
-                ("nnodes", "node-rank", "master-addr", "master-port", "headless"), _NODES
-            ),
+            **FILLED_IN,
         },
         frozenset({"hf-token"}),
         frozenset({"speculative-config", "spec-method", "spec-model", "spec-tokens"}),

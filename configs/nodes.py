@@ -48,6 +48,11 @@ def _entry(value: Any) -> Any:
 Entry = Annotated[Name | Nodes, BeforeValidator(_entry)]
 """One element of a sweep's ``hosts``: a host, or the nodes of one place."""
 
+FILLED_IN: Final = dict.fromkeys(
+    ("nnodes", "node-rank", "master-addr", "master-port", "headless"),
+    "hosts: [[node0, node1]], for a model over several hosts",
+)
+"""Flags of either engine that no sweep may set -> what to write instead."""
 _JOIN: Final = "+"
 _ALIKE: Final = ("gpus", "host_class", "time_scale", "rehearsal")
 _LOOPBACK: Final = ("127.", "localhost", "::1", "[::1]")
