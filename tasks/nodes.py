@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TURN_S = 10.0  # of the thirty seconds that a cancelled flow has
+
 
 class _Elsewhere(Generic[T]):
     """A step on another node, in a thread of its own."""
@@ -33,10 +35,16 @@ class _Elsewhere(Generic[T]):
         self._thread.start()
 
     def _run(self) -> None:
+        # After an interrupt the last step may still be under way: what it starts must not come
+        # after the tear-down that is to end it.
+        mine = self.site.turn.acquire(timeout=_TURN_S)
         try:
             self.done.append(self._work(self.site))
         except Exception as error:  # noqa: BLE001 - raised in the thread that waits
             self.error = error
+        finally:
+            if mine:
+                self.site.turn.release()
 
     def join(self) -> None:
         """Waits for its end; every step bounds its own time."""
@@ -104,5 +112,6 @@ def _told(errors: list[Exception]) -> Exception:
     first, *others = errors
     if not others or not isinstance(first, StageFailedError):
         return first
-    more = "; ".join([first.failure.message, *map(str, others)])
+    said = (e.failure.message if isinstance(e, StageFailedError) else str(e) for e in others)
+    more = "; ".join([first.failure.message, *said])
     return StageFailedError(first.failure.model_copy(update={"message": more}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ class Site:
     """Of this host among the nodes of its place; 0 leads: it serves, and is asked."""
     peers: tuple[Site, ...] = ()
     """The place's other nodes; only the leading one knows them."""
+    turn: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+    """Held by the step that is under way on this node."""
 
     @property
     def nodes(self) -> tuple[Site, ...]:
