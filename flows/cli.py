@@ -35,7 +35,7 @@ app = typer.Typer(
 app.command()(inspect)
 
 SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
-HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
+HostName = Annotated[str | None, typer.Option(help="another host than the sweep's, or node0+node1")]
 
 
 class Stopped(BaseException):
