@@ -15,6 +15,7 @@ from pydantic import AfterValidator
 
 from configs.counterparts import counterpart
 from configs.names import FlagValue, truth_of, whole
+from configs.nodes import FILLED_IN
 from configs.problems import Said
 from configs.releases import EngineKind, has, known_flags, tabled
 from configs.secret_names import looks_secret
@@ -49,6 +50,7 @@ _RULES: Final[dict[EngineKind, _Rules]] = {
             "host": "the host file's listen",
             "port": "the host file's port",
             "api-key": "the host file's api_key_from",
+            **FILLED_IN,
         },
         frozenset({"admin-api-key", "ssl-keyfile-password"}),
         frozenset(
@@ -89,6 +91,7 @@ _RULES: Final[dict[EngineKind, _Rules]] = {
             "port": "the host file's port",
             "uds": "the host file's listen and port",
             "api-key": "the host file's api_key_from",
+            **FILLED_IN,
         },
         frozenset({"hf-token"}),
         frozenset({"speculative-config", "spec-method", "spec-model", "spec-tokens"}),

@@ -113,6 +113,11 @@ class Host(Value):
     """Names of secrets that are taken from the controller's environment, e.g. HF_TOKEN."""
     listen: Text = "127.0.0.1"
     """Address that the engine listens on."""
+    address: Text | None = None
+    """Where the other nodes of a place reach this host: name or address of the network between
+    them. Needed only where several hosts serve one model together."""
+    dist_port: Annotated[Whole, Field(ge=1024, le=65535)] | None = None
+    """Where their ranks meet, on the leading node; None: a free one, new for every trial."""
     api_key_from: SecretName | None = None
     """Name of the controller's variable that holds the engine's API key."""
     port: Annotated[Whole, Field(ge=1024, le=65535)] | None = None

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field, StringConstraints
 
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]*$"
+NAME_LENGTH: Final = 60
 ENV_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
-Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=60)]
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=NAME_LENGTH)]
 """A name of ours: it becomes a folder, a metric key and a run name, so lower case, digits, . _ -"""
 
 EnvName = Annotated[str, StringConstraints(pattern=ENV_PATTERN)]

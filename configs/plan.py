@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from configs.cells import cells
 from configs.flags import canonical, is_switch
 from configs.layers import arm_flags, engine_of
+from configs.nodes import place_name
 from configs.order import block_orders
 from configs.synthetic import synthetic_env
 from configs.values import Value
@@ -36,6 +37,7 @@ class Trial(Value):
     order: int
     """Place in the plan, from 0."""
     host: str
+    """Where: a host, or the nodes of one place (node0+node1)."""
     intent: str
     """Hash of what is asked for: engine, flags, environment, speculation, patches, probes. The
     trial's fingerprint adds what the host turns out to be (tasks/fingerprint.py)."""
@@ -66,7 +68,7 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
     intents = {(arm, _key(levels)): intent(sweep, arm, levels, shared) for arm, levels in settings}
     trials: list[Trial] = []
     for block, order in enumerate(block_orders(settings, sweep.blocks, shuffle), start=1):
-        host = sweep.hosts[(block - 1) % len(sweep.hosts)]
+        place = place_name(sweep.hosts[(block - 1) % len(sweep.hosts)])
         for arm, levels in order:
             trials.append(
                 Trial(
@@ -75,7 +77,7 @@ def make_plan(sweep: Sweep, contents: Mapping[str, str] | None = None) -> Plan:
                     levels=levels,
                     block=block,
                     order=len(trials),
-                    host=host,
+                    host=place,
                     intent=intents[arm, _key(levels)],
                 )
             )

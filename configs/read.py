@@ -26,7 +26,7 @@ from configs.sweep import Sweep
 from configs.written import Document, line_of, problem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from configs.values import Value
@@ -93,13 +93,18 @@ def read_level_set(name: str) -> LevelSet:
     return _read(LevelSet, "factors", name)
 
 
-def check_sweep(sweep: Sweep, host: Host | None = None, file: str = "sweep") -> None:
+def check_sweep(sweep: Sweep, nodes: Sequence[Host] = (), file: str = "sweep") -> None:
     """Checks a sweep that did not come from a file (typed into a form), or against its host.
+
+    Args:
+        sweep: The question.
+        nodes: The hosts of one of its places, the leading one first.
+        file: What it is called in a refusal.
 
     Raises:
         ConfigError: Everything that is wrong with it.
     """
-    found = [Problem(file, said.where, said.message) for said in sweep_problems(sweep, host)]
+    found = [Problem(file, said.where, said.message) for said in sweep_problems(sweep, *nodes)]
     if found:
         raise ConfigError(found)
 

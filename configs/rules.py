@@ -27,6 +27,8 @@ from configs.layers import (
     single_changes,
 )
 from configs.nccl import value_problem
+from configs.nodes import all_nodes, as_one, split_problem
+from configs.nodes_rules import shared_problems
 from configs.probe import clients_of, highest, own_of, rungs_of, streams_of
 from configs.problems import Said
 from configs.screening import screening_problems
@@ -52,8 +54,14 @@ _RANDOM_ELSEWHERE: Final = {"random-ids", "random_ids"}
 _OURS: Final = {"SPT_NOENV", "PYTHONUNBUFFERED"}
 
 
-def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
-    """Everything that makes a sweep senseless or unfair; empty when it may run."""
+def problems(sweep: Sweep, *nodes: Host) -> list[Said]:
+    """Everything that makes a sweep senseless or unfair; empty when it may run.
+
+    Args:
+        sweep: The question.
+        nodes: The hosts of one of its places; none: it is held against itself alone.
+    """
+    host = as_one(nodes) if nodes else None
     names = list(_names(sweep))
     lost = [] if names else cell_problems(sweep)
     limited = is_restricted(sweep) and not names and not lost
@@ -69,6 +77,7 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
         *_rungs(sweep),
         *client_problems(clients_of(sweep.probes), rungs_of(sweep.probes)),
         *screening_problems(sweep),
+        *shared_problems(sweep),
     ]
     if not found:  # the rest relies on all of that
         found += [
@@ -77,7 +86,7 @@ def problems(sweep: Sweep, host: Host | None = None) -> list[Said]:
             *synthetic_problems(sweep, host),
             *_limits(sweep),
             *_contexts(sweep),
-            *(_on_host(sweep, host) if host else ()),
+            *(_on_host(sweep, nodes) if nodes else ()),
         ]
     return found
 
@@ -113,7 +122,7 @@ def _names(sweep: Sweep) -> Iterator[Said]:
     for factor, levels in sweep.factors.items():
         if not levels:
             yield Said(f"factors.{factor}", "has no levels: name at least one")
-    for seen, group in (("hosts", sweep.hosts), ("patches", sweep.patches)):
+    for seen, group in (("hosts", all_nodes(sweep.hosts)), ("patches", sweep.patches)):
         for name, count in Counter(group).items():
             if count > 1:
                 yield Said(seen, f"{name} stands twice: name it once")
@@ -255,8 +264,10 @@ def _limits(sweep: Sweep) -> Iterator[Said]:
         )
 
 
-def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
-    yield from vllm_on_host(sweep, host)
+def _on_host(sweep: Sweep, nodes: Sequence[Host]) -> Iterator[Said]:
+    host = as_one(nodes)
+    for node in nodes:
+        yield from vllm_on_host(sweep, node)
     seen: set[str] = set()
     for levels, arms in single_changes(sweep):
         for name in arms:
@@ -271,3 +282,6 @@ def _on_host(sweep: Sweep, host: Host) -> Iterator[Said]:
                     where,
                     f"asks for {ways} GPUs, host {host.name} has {host.gpus}: lower {largest}",
                 )
+            elif (split := split_problem(ways, nodes)) is not None and where not in seen:
+                seen.add(where)
+                yield Said(where, f"{split}: change {largest}")

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from configs.deadline import Clock, Zone
 from configs.flags import Flags
 from configs.names import Count, EnvName, Name, Names, Number, Seconds, Text, Whole
+from configs.nodes import Entry
 from configs.probe import Probe
 from configs.problems import WrongKeyError
 from configs.screening import Screening
@@ -132,8 +133,9 @@ class Sweep(Value):
     """The file's name without its ending; also of the run folder and the MLflow experiment."""
     question: Text
     """In one sentence, for the report."""
-    hosts: Annotated[tuple[Name, ...], Field(min_length=1)]
-    """Names of files in configs/hosts."""
+    hosts: Annotated[tuple[Entry, ...], Field(min_length=1)]
+    """Names of files in configs/hosts; a list of names among them is one place of several nodes,
+    which serve one model together: [[node0, node1]]."""
     engine: Engine
     """The engine of every arm that names no other."""
     engines: dict[Name, Engine] = {}

@@ -78,7 +78,7 @@ def end_on_host(run: RunFolder, host: Host, reach: Callable[[Host], HostAgent] =
 
     What an attempt changed in the engine's source is put back.
     """
-    markers = [run.marker(folder) for folder in run.trials() if not folder.finished]
+    markers = [run.marker_on(folder, host.name) for folder in run.trials() if not folder.finished]
     agent = reach(host)
     try:
         ended = 0

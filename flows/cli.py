@@ -41,7 +41,7 @@ app.command()(export)
 app.command()(watch)
 app.command()(history)
 
-HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
+HostName = Annotated[str | None, typer.Option(help="another host than the sweep's, or node0+node1")]
 UntilTime = Annotated[str | None, typer.Option(help='free by then: "06:30 Europe/Berlin"')]
 
 

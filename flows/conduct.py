@@ -10,47 +10,42 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from configs.layers import engine_of
+from flows.arrival import claim_place, look_again, look_around
 from flows.noting import NotingRunner
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.sites import leave, site_of
 from flows.skips import Skip, SkipLines, reconcile, why_skip
-from infra.store import write_json, write_value
+from infra.store import write_value
 from infra.tracking import TrackingDown
 from tasks.check_table import PASSING
 from tasks.launch import read_secrets
-from tasks.prepare import claim, facts_to_keep, survey
 from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
 from tasks.reporting import compare_sweep, write_report
 from tasks.screen import kept_words
 from tasks.screen_kept import keep_screen
 from tasks.stopping import enough_known
-from tasks.tear_down import forget_secrets, has_secrets
-from tasks.texts import fetch_template, texts_of
-from tasks.topology_warnings import topology_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
 
     from configs.host import Host
     from configs.plan import Trial
-    from configs.releases import EngineKind
+    from flows.arrival import Ground
     from flows.budget import Budget
     from flows.question import Question
     from flows.stages import Runner
     from infra.host_agent import HostAgent
     from infra.store import RunFolder, TrialFolder
     from infra.tracking import Tracker
-    from tasks.drive import Text
     from tasks.prepare import Survey
     from tasks.record import TrialRecord
     from tasks.reporting import Report
     from tasks.seen_files import FilesSeen
-    from tasks.topology import Topology
     from tasks.venue import Site
 
 _ATTEMPTS = 2  # a failure that says of itself that once more may help gets one more
@@ -95,17 +90,6 @@ class Counts(NamedTuple):
         return ", ".join(said) or "no trials"
 
 
-class _Ground(NamedTuple):
-    """One host, as this run found it."""
-
-    host: Host
-    agent: HostAgent
-    surveys: dict[EngineKind, Survey]
-    """What it is to each engine, which may have a Python of its own."""
-    topology: Topology | None
-    texts: Mapping[str, Mapping[int, list[Text]]]
-
-
 def once_more(record: TrialRecord) -> bool:
     """Whether another attempt may help: the failure says so, or the machine alone was in the way."""
     if record.failure is not None:
@@ -127,7 +111,7 @@ class Conductor:
         self._secrets = {
             name: read_secrets(question.sweep, host) for name, host in question.hosts.items()
         }
-        self._grounds: dict[str, _Ground] = {}
+        self._grounds: dict[str, Ground] = {}
         self._held: list[HostAgent] = []
         """Hands on hosts that are claimed: for the whole sweep, or another one would slip in
         between two trials."""
@@ -208,55 +192,47 @@ class Conductor:
             self._stopped = known and f"enough is known after {block} blocks: {known}"
         return self._stopped
 
-    def _arrive(self, trial: Trial) -> _Ground:
-        """Asks the host what it is, and renders the prompts with its model's template."""
+    def _arrive(self, trial: Trial) -> Ground:
+        """Claims the trial's place, and asks each of its hosts what it is."""
         question, hands = self._question, self._hands
-        host = question.hosts[trial.host]
-        agent = hands.connect(host)
-        runner = hands.runner("arrival")
-        site = self._site(trial, agent, runner, None)
-        claim(agent, site.holder, f"{self._run.id} arrives", question.sweep.patience.claim_s)
-        self._held.append(agent)
-        agent.make_folder(site.folder)
-        found, raw = _look(site, topology=True)
-        write_json(site.keep.path / f"{host.name}.json", facts_to_keep(raw, site.mask))
-        texts = texts_of(question.sweep, question.sets, fetch_template(site))
-        if has_secrets(question.sweep, host):
-            for marker in [site.marker, *self._cut_off]:
-                forget_secrets(agent, f"{agent.root}/trials/{marker}")
-        known = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-        hands.say(f"host {host.name}: {known}")
-        for warned in topology_warnings(found.topology):
-            hands.say(f"host {host.name}: warning: {warned.text}")
-        ground = _Ground(host, agent, {site.engine.kind: found}, found.topology, texts)
+        agents = claim_place(
+            question.nodes(trial.host),
+            hands.connect,
+            self._held.append,
+            holder=self._run.holder,
+            note=f"{self._run.id} arrives",
+            patience_s=question.sweep.patience.claim_s,
+        )
+        site = self._site(trial, agents, hands.runner("arrival"), None)
+        ground = look_around(site, question, self._cut_off, hands.say)
         self._grounds[trial.host] = ground
         return ground
 
-    def _surveyed(self, trial: Trial, ground: _Ground) -> Survey:
-        """What the host is to the trial's engine."""
+    def _surveyed(self, trial: Trial, ground: Ground) -> Survey:
+        """What the place is to the trial's engine."""
         kind = engine_of(self._question.sweep, trial.arm).kind
         if kind not in ground.surveys:
             runner = self._hands.runner("arrival")
-            site = self._site(trial, ground.agent, runner, None)
-            found, raw = _look(site)
-            name = f"{ground.host.name}-{kind}.json"
-            write_json(site.keep.path / name, facts_to_keep(raw, site.mask))
+            found = look_again(self._site(trial, ground.agents, runner, None))
             ground.surveys[kind] = found
-            if has_secrets(site.sweep, ground.host):
-                forget_secrets(ground.agent, site.folder)
             version = found.versions.get(kind, "unknown")
-            self._hands.say(f"host {ground.host.name}: {kind} {version}")
+            self._hands.say(f"host {trial.host}: {kind} {version}")
         return ground.surveys[kind]
 
-    def _attempt(self, trial: Trial, ground: _Ground) -> TrialRecord:
+    def _attempt(self, trial: Trial, ground: Ground) -> TrialRecord:
         hands, run = self._hands, self._run
         keep = run.next_attempt(trial.id)
         runner = NotingRunner(hands.runner(trial.id), keep)
-        site = replace(self._site(trial, ground.agent, runner, keep), topology=ground.topology)
-        secrets = self._secrets[trial.host]
+        site = replace(self._site(trial, ground.agents, runner, keep), topology=ground.topology)
         notes = kept_words(screen) if (screen := self._question.screen) else ()
         orders = Orders(
-            self._question.patches, ground.texts, secrets, run.holder, self._seen, notes=notes
+            self._question.patches,
+            ground.texts,
+            self._secrets[ground.host.name],
+            run.holder,
+            self._seen,
+            notes=notes,
+            peer_secrets={node.host.name: self._secrets[node.host.name] for node in site.peers},
         )
         record = run_trial(site, orders, runner)
         failure = record.failure
@@ -272,7 +248,7 @@ class Conductor:
         except TrackingDown as error:
             self._hands.say(f"{keep.path.name} is not in MLflow yet: {error}")
 
-    def _record_skip(self, trial: Trial, ground: _Ground, skip: Skip) -> None:
+    def _record_skip(self, trial: Trial, ground: Ground, skip: Skip) -> None:
         known = self._records.get(trial.id)
         if known is not None and known.status == "skipped" and known.notes == (skip.reason,):
             return
@@ -291,13 +267,18 @@ class Conductor:
         write_value(keep.record, self._records[trial.id])
 
     def _site(
-        self, trial: Trial, agent: HostAgent, runner: Runner, keep: TrialFolder | None
+        self,
+        trial: Trial,
+        agents: Sequence[HostAgent],
+        runner: Runner,
+        keep: TrialFolder | None,
     ) -> Site:
-        secrets = self._secrets[trial.host]
         return site_of(
-            self._question, self._run, trial, agent, secrets=secrets, say=runner.say, keep=keep
+            self._question,
+            self._run,
+            trial,
+            agents,
+            secrets=self._secrets,
+            say=runner.say,
+            keep=keep,
         )
-
-
-def _look(site: Site, *, topology: bool = False) -> tuple[Survey, dict[str, Any]]:
-    return survey(site, f"facts-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}", topology=topology)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.nodes import node_problems, nodes_of, place_name
 from configs.plan import Plan, duplicate_intents, hash_of, make_plan
 from configs.problems import ConfigError, Problem
 from configs.read import check_sweep, read_host, read_patch, read_sweep
@@ -12,6 +14,8 @@ from tasks.check_table import BY_NAME as GUARDS_BY_NAME
 from tasks.texts import identities, read_sets
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from configs.host import Host
     from configs.patch import Patch
     from configs.sweep import Sweep
@@ -24,6 +28,7 @@ class Question(NamedTuple):
 
     sweep: Sweep
     hosts: dict[str, Host]
+    """Every host by name: of a place of several nodes, each node."""
     patches: tuple[Patch, ...]
     sets: dict[str, tuple[Prompt, ...]]
     plan: Plan
@@ -31,29 +36,31 @@ class Question(NamedTuple):
     screen: Screen | None = None
     """What is known of a factor's levels before the trials; its words stand in the warnings."""
 
+    def nodes(self, place: str) -> tuple[Host, ...]:
+        """The hosts of a place, the leading one first."""
+        return tuple(self.hosts[name] for name in nodes_of(place))
+
 
 def pose(sweep: Sweep | str, host: str | None = None) -> Question:
     """Reads what a sweep names and makes its plan.
 
     Args:
         sweep: A sweep, or the name or path of its file.
-        host: Another host than the sweep's own.
+        host: Another place than the sweep's own: a host, or several nodes (node0+node1), each by
+            name or path.
 
     Raises:
         ConfigError: Everything that is wrong, at once per file.
     """
     asked = read_sweep(sweep) if isinstance(sweep, str) else sweep
     file = sweep if isinstance(sweep, str) else f"sweep {asked.name}"
+    files: dict[str, str] = {}
     if host is not None:
-        asked = asked.model_copy(update={"hosts": (read_host(host).name,)})
-    problems: list[Problem] = []
-    hosts: dict[str, Host] = {}
-    for name in asked.hosts:
-        try:
-            hosts[name] = read_host(host or name)
-            check_sweep(asked, hosts[name], file)
-        except ConfigError as error:
-            problems += [p for p in error.problems if p not in problems]
+        paths = (host,) if Path(host).is_file() else nodes_of(host)
+        files = {read_host(path).name: path for path in paths}
+        named = tuple(files)
+        asked = asked.model_copy(update={"hosts": (named if len(paths) > 1 else named[0],)})
+    hosts, problems = _hosts(asked, file, files)
     patches: list[Patch] = []
     for name in asked.patches:
         try:
@@ -80,6 +87,26 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
         if not _declared(asked, plan, a, b)
     ]
     return Question(asked, hosts, tuple(patches), sets, plan, tuple(said))
+
+
+def _hosts(
+    asked: Sweep, file: str, files: Mapping[str, str]
+) -> tuple[dict[str, Host], list[Problem]]:
+    """Every node of every place, and what is wrong with them or with the sweep on them."""
+    problems: list[Problem] = []
+    hosts: dict[str, Host] = {}
+    for index, entry in enumerate(asked.hosts):
+        names = nodes_of(place_name(entry))
+        try:
+            hosts |= {name: read_host(files.get(name, name)) for name in names}
+            nodes = [hosts[name] for name in names]
+            apart = [Problem(file, *said) for said in node_problems(f"hosts.{index}", nodes)]
+            problems += apart
+            if not apart:
+                check_sweep(asked, nodes, file)
+        except ConfigError as error:
+            problems += [p for p in error.problems if p not in problems]
+    return hosts, problems
 
 
 def _declared(sweep: Sweep, plan: Plan, *trials: str) -> bool:

@@ -96,7 +96,8 @@ def eagle3_sweep(
         log.warning(warning)
     context = FlowRunContext.get()
     run_id = str(context.flow_run.id) if context and context.flow_run else None
-    slots = [host_slot(name) for name in question.hosts]
+    # In one order for all sweeps: two that share hosts must not wait for each other in a circle.
+    slots = sorted(host_slot(name) for name in question.hosts)
     _make_slots(slots)
     uri = tracking_uri()
     tracker = Tracker(uri, note=log.info) if uri else None

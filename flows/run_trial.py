@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,19 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 from configs.probe import profiles_of, rungs_of
 from configs.speculation import Off
 from flows.probing import checks_of, climb, cross_check, longest, look_inside
-from infra.errors import AgentRefusal, ContactLost, HostRebooted, HostRefused, WorldError
-from infra.store import DiskFull, write_json, write_text
+from flows.world_faults import of_world
+from infra.errors import AgentRefusal, WorldError
+from infra.store import write_json, write_text
+from tasks.alike import one_survey, same_patches
 from tasks.ask_engine import check_flags
-from tasks.contact import IF_KILLED
 from tasks.drafter_host import check_drafter
 from tasks.drive import Probed, Server
 from tasks.follow import Follower
-from tasks.launch import Handle, launch
+from tasks.launch import shell_line
 from tasks.meter import Meter
+from tasks.node_record import node_facts
+from tasks.nodes import on_each
 from tasks.patch_host import clear_pycache, patch
-from tasks.prepare import Survey, claim, clean_gpus, facts_to_keep, survey
+from tasks.prepare import Survey, clean_gpus, facts_to_keep, survey
 from tasks.record_trial import Seen, build_record
-from tasks.tear_down import let_go, tear_down
+from tasks.tear_down import let_go
+from tasks.together import Launched, claim_all, launch_all, tear_down_all, watch_over
 from tasks.venue import Site, StageFailedError, failed
 from tasks.wait_ready import Ready, verify, wait_ready
 from tasks.warm_up import warm_up
@@ -60,6 +63,7 @@ class Orders(NamedTuple):
     look: Callable[[Site], str] | None = None
     """Looks at the running engine before any traffic: a screen's proof."""
     notes: tuple[str, ...] = ()  # known before the trial, for its record
+    peer_secrets: Mapping[str, Secrets] = {}
 
 
 @dataclass
@@ -68,8 +72,10 @@ class Progress:
 
     stage: str = "claim"
     survey: Survey | None = None
+    surveys: tuple[Survey, ...] = ()
+    """Of every node of the place, the leading one first."""
     patches: tuple[PatchOutcome, ...] = ()
-    handle: Handle | None = None
+    launched: Launched | None = None
     follower: Follower | None = None
     ready: Ready | None = None
     info: ServerInfo | None = None
@@ -97,7 +103,7 @@ def run_trial(site: Site, orders: Orders, runner: Runner) -> TrialRecord:
     except StageFailedError as error:
         progress.failure = error.failure
     except WorldError as error:
-        progress.failure = _death_behind(error, progress) or _of_world(progress.stage, error)
+        progress.failure = _death_behind(error, progress) or of_world(progress.stage, error)
     except Exception as error:
         progress.failure = failed(
             progress.stage, "unknown_exception", f"{type(error).__name__}: {error}"
@@ -124,21 +130,34 @@ def _stages(site: Site, orders: Orders, runner: Runner, progress: Progress) -> N
         return name
 
     sweep = site.sweep
-    runner.run(
-        stage("claim"),
-        lambda: claim(site.agent, site.holder, site.marker, sweep.patience.claim_s),
-    )
-    site.agent.make_folder(site.folder)
-    found, raw = runner.run(stage("survey"), lambda: survey(site))
-    progress.survey = found
-    write_json(site.keep.path / "facts.json", facts_to_keep(raw, site.mask))
+    runner.run(stage("claim"), lambda: claim_all(site))
+    on_each(site, lambda node: node.agent.make_folder(node.folder))
+    looked = runner.run(stage("survey"), lambda: on_each(site, survey))
+    progress.surveys = tuple(seen for seen, _ in looked)
+    for node in site.nodes:
+        write_json(node.keep.path / "facts.json", facts_to_keep(looked[node.rank][1], site.mask))
+    progress.survey = found = one_survey(site, progress.surveys)
     progress.notes += check_flags(site, found)
-    runner.run(stage("clean_gpus"), lambda: clean_gpus(site, found, raw))
-    progress.patches = runner.run(stage("patch"), lambda: patch(site, orders.patches))
-    runner.run(stage("clear_pycache"), lambda: clear_pycache(site, progress.patches))
+    runner.run(
+        stage("clean_gpus"),
+        lambda: "; ".join(
+            dict.fromkeys(on_each(site, lambda node: clean_gpus(node, *looked[node.rank])))
+        ),
+    )
+    patched = runner.run(
+        stage("patch"), lambda: on_each(site, lambda node: patch(node, orders.patches))
+    )
+    progress.patches = patched[0]
+    same_patches(site, patched)
+    runner.run(
+        stage("clear_pycache"),
+        lambda: on_each(site, lambda node: clear_pycache(node, patched[node.rank]))[0],
+    )
     runner.run(stage("check_drafter"), lambda: check_drafter(site, found, orders.seen))
     progress.follower = follower = Follower(site)
-    progress.handle = handle = runner.run(stage("launch"), lambda: launch(site, orders.secrets))
+    secrets = {site.host.name: orders.secrets, **orders.peer_secrets}
+    progress.launched = runner.run(stage("launch"), lambda: launch_all(site, secrets))
+    handle, follower.lookout = progress.launched.lead, watch_over(site)
     ready = runner.run(stage("wait_ready"), lambda: wait_ready(site, follower, handle))
     progress.ready = ready
     progress.info, progress.effective = runner.run(
@@ -188,22 +207,28 @@ def _end_in_order(site: Site, runner: Runner, progress: Progress) -> None:
 def _end(site: Site, runner: Runner, progress: Progress, *, hurry: bool) -> None:
     """Tears down; its own failure is the trial's only where there is none yet."""
     grace = _HURRY_GRACE_S if hurry else None
+    lookout = progress.follower.lookout if progress.follower is not None else None
+    if lookout is not None:
+        lookout.end()
     if hurry:
-        site.agent.hurry(_HURRY_PATIENCE_S)
+        for node in site.nodes:
+            node.agent.hurry(_HURRY_PATIENCE_S)
     try:
         runner.run("tear_down", lambda: _torn_down(site, progress, grace))
         if hurry:  # else the sweep keeps the host until its end
-            let_go(site)
+            on_each(site, let_go)
     except StageFailedError as error:
         _also(progress, error.failure)
     except WorldError as error:
-        _also(progress, _of_world("tear_down", error))
+        _also(progress, of_world("tear_down", error))
     if progress.follower is not None:
         progress.follower.finish()
+    if lookout is not None:
+        lookout.finish()
 
 
 def _torn_down(site: Site, progress: Progress, grace_s: float | None) -> str:
-    torn = tear_down(site, progress.handle, grace_s=grace_s)
+    torn = tear_down_all(site, progress.launched, grace_s=grace_s)
     progress.strangers = torn.strangers
     return torn.said
 
@@ -218,7 +243,7 @@ def _also(progress: Progress, failure: Failure) -> None:
 def _death_behind(error: WorldError, progress: Progress) -> Failure | None:
     """The engine's end, where a refused request to it is only the echo."""
     follower = progress.follower
-    if follower is None or progress.handle is None or not isinstance(error, AgentRefusal):
+    if follower is None or progress.launched is None or not isinstance(error, AgentRefusal):
         return None
     try:
         follower.raise_if_dead(follower.poll().poll, progress.stage)
@@ -227,29 +252,6 @@ def _death_behind(error: WorldError, progress: Progress) -> Failure | None:
     except WorldError:
         return None
     return None
-
-
-def _of_world(stage: str, error: WorldError) -> Failure:
-    """The world's fault as a class of the table."""
-    match error:
-        case HostRebooted():
-            name = "host_rebooted"
-        case DiskFull():
-            name = "disk_full"
-        case AgentRefusal(error="disk_full"):
-            name = "disk_full"
-        case AgentRefusal(error="unreachable"):
-            name = "engine_dead"
-        case AgentRefusal(error="timeout"):
-            name = "not_generating"
-        case ContactLost() | HostRefused():
-            name = "ssh_lost"
-        case _:
-            name = "unknown_exception"
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, ContactLost):
-        text += f"; what runs there is unknown: {IF_KILLED}"
-    return failed(stage, name, text).failure
 
 
 def _record(
@@ -276,21 +278,21 @@ def _record(
         strangers=progress.strangers,
         profiles=tuple(progress.profiles),
         clients=tuple(progress.clients),
+        joint=(joint := progress.launched.joint if progress.launched else None),
+        nodes=node_facts(site, progress.surveys, joint),
     )
     record = build_record(site, orders.secrets, seen)
     for outcome in progress.patches:
         if outcome.diff:
             write_text(site.keep.path / f"{outcome.name}.diff", outcome.diff)
-    write_text(site.keep.path / "command.txt", site.mask.text(_shell_line(record)) + "\n")
+    write_text(
+        site.keep.path / "command.txt",
+        site.mask.text(shell_line(record.environment, record.command)) + "\n",
+    )
     write_json(site.keep.path / "environment.json", record.environment)
     # Last: where record.json stands, the attempt has come to an end.
     write_text(site.keep.record, record.model_dump_json(indent=1) + "\n")
     return record
-
-
-def _shell_line(record: TrialRecord) -> str:
-    words = [f"{name}={shlex.quote(value)}" for name, value in record.environment.items()]
-    return " ".join([*words, shlex.join(record.command)])
 
 
 def _now() -> datetime:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from configs.flags import whole_flag
 from configs.layers import arm_flags, engine_of, reference_levels
+from configs.nodes import place_name
 from configs.plan import Trial
 from flows.run_trial import Orders, run_trial
 from flows.screen_key import screen_key, screen_name
@@ -55,7 +56,7 @@ def screening_question(question: Question, asked: Screening) -> Question:
     levels = sweep.factors[asked.factor]
     first = reference_levels(sweep)
     wanted = [{**first, asked.factor: level} for level in asked.starts_at(tuple(levels))]
-    host = sweep.hosts[0]
+    host = place_name(sweep.hosts[0])
     trials = [
         trial.model_copy(update={"host": host})
         for trial in question.plan.trials
@@ -76,7 +77,7 @@ class Screener:
         self._asked = asked
         self._run = run
         self._hands = hands
-        self._host = question.hosts[question.sweep.hosts[0]]
+        self._host = question.hosts[place_name(question.sweep.hosts[0])]
         self._secrets = read_secrets(question.sweep, self._host)
 
     def screen(self) -> Screen:
@@ -130,8 +131,8 @@ class Screener:
             self._question,
             self._run,
             trial,
-            agent,
-            secrets=self._secrets,
+            [agent],
+            secrets={self._host.name: self._secrets},
             say=self._hands.say,
         )
 
@@ -172,8 +173,8 @@ class Screener:
             self._question,
             run,
             trial,
-            agent,
-            secrets=self._secrets,
+            [agent],
+            secrets={self._host.name: self._secrets},
             say=runner.say,
             keep=keep,
         )

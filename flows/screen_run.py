@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from configs.nodes_rules import no_shared_screen
 from configs.problems import ConfigError, Problem
 from configs.screening import Screening
 from configs.vllm_rules import no_screen
@@ -75,7 +76,7 @@ def asked_screening(question: Question, factor: str | None, *, starts: bool) -> 
         ConfigError: No such factor, several and none named, or arms on another engine than SGLang.
     """
     sweep = question.sweep
-    if (message := no_screen(sweep)) is not None:
+    if (message := no_screen(sweep) or no_shared_screen(sweep)) is not None:
         raise ConfigError([Problem(f"sweep {sweep.name}", "screen", message)])
     own = sweep.screen
     name = factor or (own.factor if own else None)

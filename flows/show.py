@@ -12,10 +12,12 @@ from rich.text import Text
 
 from configs.cells import cells, crossing_size, is_restricted
 from configs.layers import engine_kinds, engine_of, reference_levels
+from configs.nodes import place_name
 from configs.probe import clients_of, profiles_of, rungs_of
-from configs.rules import arm_flags, looks_secret
+from configs.rules import arm_flags
+from flows.show_command import WIDTH, commands
 from tasks.decision import leading_cells
-from tasks.launch import Secrets, engine_argv, engine_env, flag_words, secret_env
+from tasks.launch import engine_env, flag_words
 from tasks.noise_floor import BLOCKS
 from tasks.report_tables import comparison_rows
 from tasks.unmatched import unmatched_settings
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from tasks.comparison import Comparison
     from tasks.noise_floor import Floor
 
-_WIDTH = 96
 _COLOUR = {"better": "green", "worse": "red", "same": "default", "undecided": "yellow"}
 _COLUMNS = ("setting", "users", "value", "reference", "change", "interval", "verdict")
 
@@ -39,9 +40,10 @@ def plan_text(question: Question) -> RenderableType:
     """A plan: every trial, every command, what differs from the baseline, what would be touched."""
     sweep, plan = question.sweep, question.plan
     size = f"{len(plan.trials)} trials in {sweep.blocks} blocks"
+    places = [place_name(entry) for entry in sweep.hosts]
     parts: list[RenderableType] = [
         *_wrapped(f"{sweep.name}: {sweep.question}", style="bold"),
-        Text(f"{size}, seed {sweep.seed}, plan {plan.digest}, on {', '.join(question.hosts)}"),
+        Text(f"{size}, seed {sweep.seed}, plan {plan.digest}, on {', '.join(places)}"),
         Text("\nSettings: command, and what differs from the baseline", style="bold"),
     ]
     parts += _settings(question)
@@ -58,7 +60,7 @@ def plan_text(question: Question) -> RenderableType:
 def _wrapped(text: str, *, style: str = "", first: str = "", rest: str = "  ") -> list[Text]:
     lines = textwrap.wrap(
         text,
-        _WIDTH,
+        WIDTH,
         initial_indent=first,
         subsequent_indent=rest,
         break_long_words=False,
@@ -70,7 +72,8 @@ def _wrapped(text: str, *, style: str = "", first: str = "", rest: str = "  ") -
 def _settings(question: Question) -> Iterator[Text]:
     """Every setting once: the baseline first, then arms and levels in the file's order."""
     sweep = question.sweep
-    host = next(iter(question.hosts.values()))
+    nodes = question.nodes(place_name(sweep.hosts[0]))
+    host = nodes[0]
     run = cells(sweep)
     # Stable: the baseline's cells come first, and each arm's stay in the file's order.
     for cell in sorted(run, key=lambda cell: cell.arm != sweep.baseline):
@@ -78,55 +81,12 @@ def _settings(question: Question) -> Iterator[Text]:
         head = Text(f"\n{cell}", style="bold")
         head.append("  (baseline)" if cell.arm == sweep.baseline else "", style="dim")
         yield head
-        yield from _command(question, host, cell.arm, cell.levels)
+        yield from commands(question.sweep, nodes, cell.arm, cell.levels)
         if not reference:
             yield from _difference(question, host, cell.arm, cell.levels)
     if is_restricted(sweep):
         left_out = crossing_size(sweep) - len(run)
         yield Text(f"\nNot run: {left_out} of {crossing_size(sweep)} cells of the crossing")
-
-
-def _command(question: Question, host: Host, arm: str, levels: dict[str, str]) -> Iterator[Text]:
-    """The command as it can be pasted into a shell; secrets as stars."""
-    sweep = question.sweep
-    env = engine_env(sweep, host, arm, levels)
-    shown = {k: "***" if looks_secret(k) else v for k, v in env.items()}
-    engine = engine_of(sweep, arm)
-    hidden = secret_env(engine, Secrets({}, "***" if host.api_key_from else None))
-    shown |= dict.fromkeys([*host.env_from, *engine.env_from, *hidden], "***")
-    argv = engine_argv(
-        sweep,
-        host,
-        arm,
-        levels,
-        port=host.port or "PORT",
-        api_key="***" if host.api_key_from else None,
-    )
-    words = [f"{name}={shlex.quote(value)}" for name, value in shown.items()]
-    words += [shlex.quote(argv[0]), *_pairs(argv[1:])]
-    lines: list[str] = []
-    for word in words:
-        if lines and len(lines[-1]) + 1 + len(word) <= _WIDTH - 6:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    for index, line in enumerate(lines):
-        indent = "  " if index == 0 else "    "
-        yield Text(f"{indent}{line}" + (" \\" if index < len(lines) - 1 else ""))
-
-
-def _pairs(argv: list[str]) -> Iterator[str]:
-    """Quoted words, an option and its values as one, so that no line breaks between them.
-
-    Only a pair that is longer than a line comes in two (vLLM's speculation is one long argument).
-    """
-    held: list[str] = []
-    for word in [*argv, "-"]:
-        if held and word.startswith("-"):
-            whole = " ".join(held)
-            yield from [whole] if len(whole) <= _WIDTH - 6 else held
-            held = []
-        held.append(shlex.quote(word))
 
 
 def _difference(question: Question, host: Host, arm: str, levels: dict[str, str]) -> Iterator[Text]:
@@ -150,7 +110,7 @@ def _difference(question: Question, host: Host, arm: str, levels: dict[str, str]
 def _changed(sign: str, word: str) -> list[str]:
     """One change; an option whose value does not fit beside it stands above it."""
     option, _, value = word.partition(" ")
-    if len(word) <= _WIDTH:
+    if len(word) <= WIDTH:
         return [f"  {sign} {word}"]
     return [f"  {sign} {option}", f"      {value}"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from infra.errors import WorldError
@@ -10,7 +11,7 @@ from infra.store import TrialFolder
 from tasks.venue import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from configs.plan import Trial
     from flows.question import Question
@@ -25,25 +26,47 @@ def site_of(
     question: Question,
     run: RunFolder,
     trial: Trial,
-    agent: HostAgent,
+    agents: Sequence[HostAgent],
     *,
-    secrets: Secrets,
+    secrets: Mapping[str, Secrets],
     say: Callable[[str], None],
     keep: TrialFolder | None = None,
 ) -> Site:
-    """The site of an attempt; without a folder of its own, that of the run's arrival."""
+    """The site of an attempt; without a folder of its own, that of the run's arrival.
+
+    Args:
+        question: What is asked.
+        run: Its run.
+        trial: One of its trials.
+        agents: The hands on the nodes of the trial's place, the leading one's first.
+        secrets: Host -> what must not be shown.
+        say: Shows progress.
+        keep: The attempt's folder.
+
+    Returns:
+        That of the leading node; it knows the others.
+    """
     folder = keep or TrialFolder(run.path / "arrival")
-    return Site(
-        agent=agent,
-        host=question.hosts[trial.host],
-        sweep=question.sweep,
-        trial=trial,
-        holder=run.holder,
-        marker=run.marker(folder),
-        keep=folder,
-        mask=Mask(secrets.values),
-        say=say,
-    )
+    hosts = question.nodes(trial.host)
+    mask = Mask([value for host in hosts for value in secrets[host.name].values])
+
+    def site(rank: int) -> Site:
+        name = hosts[rank].name
+        return Site(
+            agent=agents[rank],
+            host=hosts[rank],
+            sweep=question.sweep,
+            trial=trial,
+            holder=run.holder,
+            marker=run.marker(folder, None if rank == 0 else name),
+            keep=folder if rank == 0 else folder.of_node(name),
+            mask=mask,
+            say=say if rank == 0 else lambda text: say(f"{name}: {text}"),
+            rank=rank,
+        )
+
+    lead, *peers = (site(rank) for rank in range(len(hosts)))
+    return replace(lead, peers=tuple(peers))
 
 
 def leave(agent: HostAgent, holder: str, say: Callable[[str], None]) -> None:

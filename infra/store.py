@@ -7,6 +7,7 @@
     trials/<trial>.a<attempt>/
         record.json now.json command.txt environment.json server.log facts.json <patch>.diff
         samples/*.jsonl.gz gpus/*.json
+        nodes/<host>/ facts.json server.log, of the other nodes of a place
 """
 
 from __future__ import annotations
@@ -130,6 +131,10 @@ class TrialFolder:
         """The trial's id."""
         return self.path.name.rpartition(".a")[0]
 
+    def of_node(self, name: str) -> TrialFolder:
+        """What is kept of another node of the attempt's place."""
+        return TrialFolder(self.path / "nodes" / name)
+
     def append(self, name: str, data: bytes) -> None:
         """Appends to a growing file (the engine's log as it comes).
 
@@ -162,9 +167,20 @@ class RunFolder:
         """Who this run is towards hosts: unique over controllers, the same when it goes on."""
         return f"{self.id}-{read_json(self.path / 'run.json')['uid']}"
 
-    def marker(self, folder: TrialFolder) -> str:
-        """The mark of an attempt's processes and folder on the host."""
-        return f"{self.holder}.{folder.path.name}"
+    def marker(self, folder: TrialFolder, node: str | None = None) -> str:
+        """The mark of an attempt's processes and folder on the host.
+
+        Args:
+            folder: The attempt's.
+            node: Name of another node than the leading one: two nodes may be containers that
+                share their processes, and each is ended by its own mark.
+        """
+        return f"{self.holder}.{folder.path.name}" + (f".{node}" if node else "")
+
+    def marker_on(self, folder: TrialFolder, host: str) -> str:
+        """The mark that an attempt has on a host, which may be another node of its place."""
+        other = folder.of_node(host).path.is_dir()
+        return self.marker(folder, host if other else None)
 
     @contextmanager
     def alone(self) -> Iterator[RunFolder]:

@@ -87,6 +87,13 @@ HOST_FAILURES = (
         retry="same_once",
     ),
     FailureClass(
+        name="nodes_differ",
+        cause="The nodes of one place are not alike, so no model was loaded on them.",
+        remedy="Make them alike: engine, its Python, torch, GPUs, model folders and patched files.",
+        who="host",
+        retry="after_change",
+    ),
+    FailureClass(
         name="ssh_lost",
         cause="Contact with the host was lost; what happened there is not known.",
         remedy="Reconnect; the state file on the host says what became of the engine.",

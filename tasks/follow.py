@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from infra.host_agent import Poll
     from tasks.failures import Failure
-    from tasks.venue import Site
+    from tasks.lookout import Lookout
+    from tasks.venue import Site, StageFailedError
 
 _FIRST_LINES = 12
 _WORD_WITHIN_S = 3.0  # it takes the supervisor milliseconds, unless it is stopped or starved
@@ -47,6 +48,9 @@ class Follower:
         self._seen: str | None = None
         self._mask = site.mask.stream()
         self._tap: list[bytes] | None = None
+        self._ended: float | None = None
+        self.lookout: Lookout | None = None
+        """Who watches the other nodes of the place, where there are any."""
 
     def poll(
         self,
@@ -104,11 +108,24 @@ class Follower:
         """Turns the end of the engine into the trial's failure: its first cause, not its echo.
 
         Raises:
-            StageFailedError: The engine has ended.
+            StageFailedError: The engine has ended, or that of another node of the place.
         """
-        state = poll.state or {}
         if conclude(sight_of(poll), self._offset).failure is None:
+            if self.lookout is not None:
+                self.lookout.raise_if_lost(stage)
             return
+        own = self._ended_with(poll.state or {}, stage)
+        if self.lookout is not None:
+            raise self.lookout.first_cause(own, self.ended_at(), stage)
+        raise own
+
+    def ended_at(self) -> float | None:
+        """When the engine ended, on our clock; None where its supervisor has not said."""
+        return None if self._ended is None else self.clock.here(self._ended)
+
+    def _ended_with(self, state: Mapping[str, Any], stage: str) -> StageFailedError:
+        """The failure of an engine that has ended."""
+        self._ended = state.get("ended_monotonic")
         self.drain()
         facts = self.start.finish(exit_code=state.get("exit_code"))
         known = facts.failure or failure_of("engine_dead", stage=facts.stage)
@@ -118,7 +135,7 @@ class Follower:
         if known.failure == "engine_dead" and state.get("end_reason") == "child_lost":
             known = failure_of("scheduler_dead", stage=facts.stage)
             said = self.site.mask.text(str(state.get("message")))
-        raise failed_as(stage, known, said, self.first_lines(known))
+        return failed_as(stage, known, said, self.first_lines(known))
 
     def raise_as_dead(self, stage: str) -> NoReturn:
         """For an engine that is gone: with its supervisor's word on it, or without if none comes.

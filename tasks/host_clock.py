@@ -44,6 +44,13 @@ class HostClock:
         self._last = (asked, answered, host)
         self._first = self._first or self._last
 
+    def here(self, moment: float) -> float | None:
+        """A moment of the host's clock on ours, late by an answer's way at most."""
+        if self._last is None:
+            return None
+        _, answered, host = self._last
+        return answered - (host - moment)
+
     def span(self) -> Span | None:
         """From the first answer to the last; None before there are two."""
         if self._first is None or self._last is None or self._first == self._last:

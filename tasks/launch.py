@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from configs import vllm
 from configs.flags import is_switch
 from configs.layers import engine_of, engines_by_place
+from configs.nodes import joint_env, joint_flags
 from configs.plan import arm_env
 from configs.problems import ConfigError, Problem
 from configs.rules import arm_flags
@@ -16,6 +18,7 @@ from configs.sweep import Sglang
 from configs.values import Value
 from configs.vllm import Vllm
 from infra.errors import AgentRefusal
+from tasks.ports import check_ports, pick_port
 from tasks.venue import failed
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from configs.host import Host
     from configs.names import FlagValue
+    from configs.nodes import Joint
     from configs.releases import EngineKind
     from configs.sweep import Engine, Sweep
     from tasks.venue import Site
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
 _ALWAYS = {"SPT_NOENV": "1", "PYTHONUNBUFFERED": "1"}
 # What would reach the engine from the SSH session and change its numbers from host to host.
 UNSET = ("CUDA_VISIBLE_DEVICES",)
-# Ports beside the HTTP one that a sweep may fix: NCCL's, and the rendezvous of the ranks.
-_PORT_FLAGS = ("nccl-port", "dist-init-addr")
 
 
 class Handle(Value):
@@ -115,10 +117,25 @@ def engine_argv(
     port: int | str,
     python: str | None = None,
     api_key: str | None = None,
+    joint: Joint | None = None,
 ) -> list[str]:
-    """The command of one arm under these levels, each argument an element of its own."""
+    """The command of one arm under these levels, each argument an element of its own.
+
+    Args:
+        sweep: The question.
+        host: Where it runs.
+        arm: Of the sweep.
+        levels: Factor -> level.
+        port: That it serves on.
+        python: The engine's, as the host knows it.
+        api_key: That it asks for.
+        joint: Which node of several it is; None: it runs on one host.
+    """
     engine = engine_of(sweep, arm)
-    ours: dict[str, FlagValue] = {"host": host.listen, "port": port}
+    door: dict[str, FlagValue] = {"host": host.listen, "port": port}
+    if joint is not None and not joint.leads and engine.kind == "vllm":
+        door = {}  # without an API server there is no door
+    ours = {**door, **joint_flags(engine.kind, joint)}
     flags = arm_flags(sweep, arm, levels)
     command = [python or host.python_of(engine.kind), "-m", module_of(engine.kind)]
     match engine:
@@ -144,9 +161,23 @@ def module_of(engine: EngineKind) -> str:
             assert_never(engine)
 
 
-def engine_env(sweep: Sweep, host: Host, arm: str, levels: Mapping[str, str]) -> dict[str, str]:
+def shell_line(environment: Mapping[str, str], command: Sequence[str]) -> str:
+    """A command with what is added to its environment, to be typed into a shell."""
+    words = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+    return " ".join([*words, shlex.join(command)])
+
+
+def engine_env(
+    sweep: Sweep,
+    host: Host,
+    arm: str,
+    levels: Mapping[str, str],
+    joint: Joint | None = None,
+) -> dict[str, str]:
     """What is added to the engine's environment, secrets apart."""
-    return {**_always(engine_of(sweep, arm)), **host.env, **arm_env(sweep, arm, levels)}
+    engine = engine_of(sweep, arm)
+    meet = joint_env(engine.kind, host, joint)
+    return {**_always(engine), **meet, **host.env, **arm_env(sweep, arm, levels)}
 
 
 def _always(engine: Engine) -> dict[str, str]:
@@ -171,63 +202,32 @@ def secret_env(engine: Engine, secrets: Secrets) -> dict[str, str]:
             assert_never(engine)
 
 
-def pick_port(site: Site) -> int:
-    """The engine's port: the host file's if it is free, else a fresh one.
+def launch(
+    site: Site, secrets: Secrets, *, port: int | None = None, joint: Joint | None = None
+) -> Handle:
+    """Starts the engine under its supervisor; a launch asked for twice is one launch.
 
-    A taken HTTP port is noticed by the engine only after minutes of loading, and then it prints
-    its ready line all the same (shared/real port-in-use), so it is checked before.
+    Args:
+        site: Where.
+        secrets: Of the host and the engine.
+        port: That it serves on; None: one is picked.
+        joint: Which node of several this is.
     """
-    wanted = site.host.port
-    if wanted is not None:
-        if not site.agent.call("port", ports=[wanted])["free"][str(wanted)]:
-            raise failed(
-                "launch",
-                "port_in_use",
-                f"port {wanted} of host {site.host.name} is taken: leave port out of the host "
-                "file to get a free one for every trial",
-            )
-        return wanted
-    return int(site.agent.call("port", ports=[], pick=1)["picked"][0])
-
-
-def check_ports(site: Site, flags: Mapping[str, FlagValue]) -> None:
-    """Refuses further ports that the sweep fixes and somebody has, before anything is loaded.
-
-    Without these flags the engine looks for free ones itself (SGLang: port + 100 and up).
-
-    Raises:
-        StageFailedError: ``port_in_use``.
-    """
-    fixed = {flag: port for flag in _PORT_FLAGS if (port := _port_in(flags.get(flag))) is not None}
-    if not fixed:
-        return
-    free = site.agent.call("port", ports=list(fixed.values()))["free"]
-    taken = [f"{flag} {port}" for flag, port in fixed.items() if not free[str(port)]]
-    if taken:
-        raise failed(
-            "launch",
-            "port_in_use",
-            f"taken on host {site.host.name}: {', '.join(taken)}: leave the flag out to get a "
-            "free one for every trial",
-        )
-
-
-def _port_in(value: FlagValue | None) -> int | None:
-    """The port in ``29500`` or ``127.0.0.1:29500``; None where there is none."""
-    last = str(value).rpartition(":")[2]
-    return int(last) if last.isdecimal() else None
-
-
-def launch(site: Site, secrets: Secrets) -> Handle:
-    """Starts the engine under its supervisor; a launch asked for twice is one launch."""
     sweep, host, trial, agent = site.sweep, site.host, site.trial, site.agent
-    port = pick_port(site)
+    port = pick_port(site) if port is None else port
     check_ports(site, arm_flags(sweep, trial.arm, trial.levels))
     argv = engine_argv(
-        sweep, host, trial.arm, trial.levels, port=port, python=site.python, api_key=secrets.api_key
+        sweep,
+        host,
+        trial.arm,
+        trial.levels,
+        port=port,
+        python=site.python,
+        api_key=secrets.api_key,
+        joint=joint,
     )
     hidden = secret_env(site.engine, secrets)
-    env = {**engine_env(sweep, host, trial.arm, trial.levels), **hidden}
+    env = {**engine_env(sweep, host, trial.arm, trial.levels, joint), **hidden}
     agent.put_json(
         {
             "trial": site.marker,

@@ -81,10 +81,10 @@ def _job(name: str, level: int) -> str:
 
 
 def _ranks(server: Server) -> int:
-    """How many processes will leave a trace."""
+    """How many processes will leave a trace on the host that serves."""
     trial = server.site.trial
     flags = arm_flags(server.site.sweep, trial.arm, trial.levels)
-    return math.prod(gpus_by_way(flags).values())
+    return math.prod(gpus_by_way(flags).values()) // len(server.site.nodes)
 
 
 def _record(

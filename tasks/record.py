@@ -7,6 +7,7 @@ from typing import Literal
 from configs.synthetic import Synthetic
 from configs.values import Value
 from tasks.client_record import ClientRun
+from tasks.node_facts import NodeFacts
 from tasks.profile_record import StepProfile
 from tasks.topology import Topology
 
@@ -16,7 +17,8 @@ from tasks.topology import Topology
 #     in counts_from; parts of acceptance gain low and high. Records of 1 are read as they are.
 # 3 - records gain profiles, topology, models (which content target and drafter had) and synthetic
 #     (what was made up), clients (runs of the engine's own load generator); must_match gains the content of model folders. Records of 1 and 2 are read as they are.
-SCHEMA = 3
+# 4 - records gain nodes. Records of 1 to 3 are read as they are.
+SCHEMA = 4
 
 Status = Literal["ok", "suspect", "failed", "skipped"]
 CountsFrom = Literal["requests", "counters", "server_average", "none", "not_claimed"]
@@ -294,3 +296,5 @@ class TrialRecord(Value):
     notes: tuple[str, ...]
     synthetic: Synthetic | None = None
     """What was made up: weights, acceptance; None: nothing. Since schema 3."""
+    nodes: tuple[NodeFacts, ...] = ()
+    """Of a place of several nodes, each of them; empty on a single host. Since schema 4."""

@@ -22,6 +22,7 @@ from tasks.record import TrialRecord
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from configs.nodes import Joint
     from configs.plan import Trial
     from configs.releases import EngineKind
     from configs.sweep import Sweep
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tasks.drive import Probed
     from tasks.host_clock import Span
     from tasks.launch import Secrets
+    from tasks.node_facts import NodeFacts
     from tasks.prepare import Survey
     from tasks.profile_record import StepProfile
     from tasks.record import Failure, PatchOutcome, StageTime, Status
@@ -62,6 +64,9 @@ class Seen(NamedTuple):
     """Who else computed on the GPUs when the engine was gone."""
     profiles: tuple[StepProfile, ...] = ()
     clients: tuple[ClientRun, ...] = ()
+    joint: Joint | None = None
+    """How the ranks of several nodes found each other."""
+    nodes: tuple[NodeFacts, ...] = ()
 
 
 def fingerprint(trial: Trial, survey: Survey | None) -> str:
@@ -91,9 +96,16 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
     findings += check_clients(seen.clients, measured)
     port = _port(seen) or "<free port>"
     hidden = secret_env(site.engine, secrets)
-    env = engine_env(sweep, host, trial.arm, trial.levels) | hidden
+    env = engine_env(sweep, host, trial.arm, trial.levels, seen.joint) | hidden
     argv = engine_argv(
-        sweep, host, trial.arm, trial.levels, port=port, python=site.python, api_key=secrets.api_key
+        sweep,
+        host,
+        trial.arm,
+        trial.levels,
+        port=port,
+        python=site.python,
+        api_key=secrets.api_key,
+        joint=seen.joint,
     )
     return TrialRecord(
         sweep=sweep.name,
@@ -105,7 +117,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         levels=trial.levels,
         block=trial.block,
         order=trial.order,
-        host=host.name,
+        host=trial.host,
         host_class=host.host_class,
         rehearsal=host.rehearsal,
         fingerprint=fingerprint(trial, seen.survey),
@@ -130,6 +142,7 @@ def build_record(site: Site, secrets: Secrets, seen: Seen) -> TrialRecord:
         models=_models(site, seen),
         synthetic=synthetic_of(flags, env),
         notes=tuple(site.mask.text(note) for note in _notes(seen)),
+        nodes=seen.nodes,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,17 @@ class Site:
     """Shows progress: one line, the latest counts."""
     topology: Topology | None = None
     """How the host's GPUs hang together, as the sweep found it at its arrival."""
+    rank: int = 0
+    """Of this host among the nodes of its place; 0 leads: it serves, and is asked."""
+    peers: tuple[Site, ...] = ()
+    """The place's other nodes; only the leading one knows them."""
+    turn: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+    """Held by the step that is under way on this node."""
+
+    @property
+    def nodes(self) -> tuple[Site, ...]:
+        """Every node of the place, the leading one first."""
+        return (self, *self.peers)
 
     @property
     def folder(self) -> str:

@@ -16,6 +16,7 @@ from tasks.launch import Handle, Secrets
 from tasks.prepare import Survey
 from tasks.record import StageTime, TrialRecord
 from tasks.tear_down import verified
+from tasks.together import Launched
 from tasks.venue import Site, failed
 from tasks.wait_ready import Ready
 from tests.scripted_mlflow import ScriptedMlflow
@@ -38,18 +39,19 @@ CLEAN = {
 HANDLE = Handle(
     folder="/h/t", port=30000, pid=7000, pgid=7000, sid=7000, start_ticks=1, boot_id="b"
 )
-# What a stage brings where all is well; those that are not here do their own work.
+# What a stage brings where all is well, of each node where it is done on all of a place; those that
+# are not here do their own work.
 SURVEY = Survey(
     versions={"sglang": "0.5.9"}, gpus=GpuSurvey(), gpu_names=(), facts_key="", must_match={}
 )
 BRINGS: dict[str, Any] = {
     "claim": "claimed",
-    "survey": (SURVEY, {}),
+    "survey": ((SURVEY, {}),),
     "clean_gpus": "8 GPUs free",
-    "patch": (),
+    "patch": ((),),
     "clear_pycache": "",
     "check_drafter": "",
-    "launch": HANDLE,
+    "launch": Launched((HANDLE,)),
     "wait_ready": Ready(started_s=1.0, notes=()),
     "verify": (None, {}),
     "warm_up": "",

@@ -17,12 +17,13 @@ from flows.conduct import Conductor, Hands
 from flows.question import pose
 from flows.runs import open_run
 from flows.stages import PlainRunner
+from infra.agent import processes
 from infra.connect import connect
 from infra.rehearsal import faults, hosting, knobs, memory
 from infra.store import RunFolder, Store
 from tasks.record import TrialRecord
 from tests import rehearsing
-from tests.agent_host import is_alive, until
+from tests.agent_host import until
 
 if TYPE_CHECKING:
     import signal
@@ -286,11 +287,11 @@ class Ground:
         return [holder for gpu in cards for holder in memory.holders(self.folder, gpu, delay)]
 
     def engines(self) -> list[int]:
-        """Living processes of any engine of ours here: by the marker's prefix, as the host would."""
+        """Living processes of any engine of ours here: that very process, for numbers come again."""
         found = []
         for state in (self.root / "trials").glob("*/state.json"):
             engine = json.loads(state.read_text())["engine"]
-            if engine and is_alive(engine["pid"]):
+            if processes.alive(engine):
                 found.append(engine["pid"])
         return found
 

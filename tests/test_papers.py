@@ -14,6 +14,7 @@ import pytest
 
 from configs.host import AddressFile, Host, Ssh
 from configs.level_sets import LevelSet
+from configs.nodes import all_nodes
 from configs.patch import Patch
 from configs.probe import Profile, Stream
 from configs.read import parse, parse_document, parse_sweep
@@ -99,7 +100,7 @@ def host_files(folder: Path, names: tuple[str, ...]) -> None:
 def test_a_sweep_in_the_papers_is_planned(text: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sweep = parse_sweep(text, "paper")
-    host_files(tmp_path, sweep.hosts)
+    host_files(tmp_path, all_nodes(sweep.hosts))
     assert pose(sweep).plan.trials
 
 

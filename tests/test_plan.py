@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from configs.cells import cells
 from configs.names import NAME_PATTERN
+from configs.nodes import place_name
 from configs.plan import (
     blocks_of,
     duplicate_intents,
@@ -112,7 +113,7 @@ def test_a_block_runs_on_one_host(tree):
     hosts = [{t.host for t in block} for block in blocks_of(make_plan(asked).trials).values()]
     assert all(len(each) == 1 for each in hosts)
     used = Counter(host for each in hosts for host in each)
-    assert max(used.values()) - min(used[host] for host in asked.hosts) <= 1
+    assert max(used.values()) - min(used[place_name(host)] for host in asked.hosts) <= 1
 
 
 def test_another_seed_is_another_order_of_the_same_trials():

@@ -16,6 +16,7 @@ from infra.rehearsal.console import Console, raw
 from infra.rehearsal.rank import Plan
 from infra.rehearsal.ranks import Children, RankZeroDied, kill_tree
 from infra.rehearsal.serving import Loaded
+from infra.rehearsal.silent import stand_by
 
 MARKER = "EAGLE3_SWEEP_TRIAL"
 _OVERWRITTEN = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -146,6 +147,8 @@ def _launch(asked: _Asked, plan: Plan, config: dict[str, Any]) -> int:
         console.say(f"Exit code: {children.exit_code_of_rank_zero()}", "error")
         children.kill_all()
         return _launcher_traceback(plan.folder, "EOFError")
+    if asked.args["node_rank"] > 0:
+        return asyncio.run(stand_by(asked.args, children, console))
     loaded = Loaded(
         args=asked.args,
         config=config,

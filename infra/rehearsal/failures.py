@@ -53,6 +53,12 @@ FRAMES: dict[str, tuple[Frame, ...]] = {
     "draft_graph_capture": (
         _RUN, _INIT, _DRAFT, (_EAGLE, 252, "init_cuda_graphs", "EAGLEDraftCudaGraphRunner(self)"),
     ),
+    "recv_requests": (
+        ("managers/scheduler.py", 3181, "run_scheduler_process", "scheduler.event_loop_normal()"),
+        ("managers/scheduler.py", 1101, "event_loop_normal", "recv_reqs = self.recv_requests()"),
+        ("utils/common.py", 1193, "broadcast_pyobj",
+         "dist.broadcast(tensor_size, src=src, group=dist_group)"),
+    ),
     "decode": (
         ("managers/scheduler.py", 3181, "run_scheduler_process", "scheduler.event_loop_normal()"),
         ("managers/scheduler.py", 1106, "event_loop_normal", "result = self.run_batch(batch)"),

@@ -59,14 +59,14 @@ def say_refusal(rank: Rank) -> None:
 
 
 def _start(rank: Rank, environment: Mapping[str, str]) -> Iterator[str]:
-    ranks, me = rank.args["tp_size"], rank.number
+    ranks, me, card = rank.args["tp_size"], rank.number, rank.gpu
     yield f"NCCL version {VERSION}"
     if hca := environment.get("NCCL_IB_HCA"):
         yield f"NCCL_IB_HCA set to {hca}"
     yield "NET/IB : No device found."
     yield "NET/Socket : Using [0]lo:127.0.0.1<0>"
     yield "Using network Socket"
-    comm = f"comm 0x5{me:07x} rank {me} nranks {ranks} cudaDev {me} nvmlDev {me} busId {me}0"
+    comm = f"comm 0x5{me:07x} rank {me} nranks {ranks} cudaDev {card} nvmlDev {card} busId {card}0"
     yield f"ncclCommInitRank {comm} commId 0x7d7fe58edc877389 - Init START"
     for name in _INTEGERS:
         if name in environment:

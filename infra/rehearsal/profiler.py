@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.rehearsal.kernels import launches
+from infra.rehearsal.rendezvous import local_ranks
 from infra.rehearsal.wire import Asked, Reply, parse_json
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Profiler:
         self._ranks.say("Stop profiling...")
         recording.folder.mkdir(parents=True, exist_ok=True)
         events = list(self._events(recording))
-        for rank in range(self._server.loaded.args["tp_size"]):
+        for rank in local_ranks(self._server.loaded.args):
             name = f"{recording.identity}-TP-{rank}.trace.json.gz"
             text = ",\n  ".join(_kineto(event, rank) for event in events)
             whole = f"{_HEAD}{text}{_TAIL % (recording.folder / name)}"

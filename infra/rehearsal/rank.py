@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from infra.rehearsal import failures, memory, models
 from infra.rehearsal.console import Console, raw
 from infra.rehearsal.failures import Failure
+from infra.rehearsal.rendezvous import Meeting, local_ranks, nodes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,8 +77,13 @@ class Rank:
 
     def __init__(self, plan: Plan, number: int) -> None:
         self.plan, self.args, self.number = plan, plan.args, number
-        self.peers = plan.gpus[: plan.args["tp_size"]]
-        self.gpu = plan.gpus[number] if number < len(plan.gpus) else -1
+        here = local_ranks(plan.args)
+        self.first = here.start
+        """The first rank of this node, which speaks to the other nodes."""
+        self.peers = plan.gpus[: len(here)]
+        at = number - here.start
+        self.gpu = plan.gpus[at] if at < len(plan.gpus) else -1
+        self.meeting: Meeting | None = None
         suffix = f" TP{number}" if plan.args["tp_size"] > 1 else ""
         self.console = Console(plan.args["log_level"], suffix)
         self.say = self.console.say
@@ -89,6 +95,24 @@ class Rank:
         self.graph_gib = 0.0
         self.free_at_start_gib = 0.0
         self._held_gib = 0.0
+
+    def meet(self) -> None:
+        """Meets the other nodes, where there are any: the first rank for all of its node.
+
+        Raises:
+            Failure: they did not meet.
+        """
+        if nodes(self.args) > 1 and self.number == self.first:
+            self.meeting = Meeting(self.args)
+
+    def step(self) -> None:
+        """Keeps step with the other nodes.
+
+        Raises:
+            Failure: one of them is gone.
+        """
+        if self.meeting is not None:
+            self.meeting.step()
 
     def free_gib(self, gpu: int | None = None) -> float:
         """Free memory of its own card, or of another one."""
@@ -128,7 +152,7 @@ class Rank:
         if fault is None or fault.when != stage:
             return
         everyone = fault.rank is None and fault.what in ("die", "oom")
-        if not everyone and (fault.rank or 0) != self.number:
+        if not everyone and (self.first if fault.rank is None else fault.rank) != self.number:
             return
         match fault.what:
             case "die":

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from infra.rehearsal import titles
 from infra.rehearsal.failures import Failure
 from infra.rehearsal.rank import Plan, Rank
+from infra.rehearsal.rendezvous import Meeting, local_ranks
 from infra.rehearsal.startup import STAGES, announce
 
 _STAGGER_S = 0.003
@@ -64,11 +65,12 @@ def _scheduler(plan: Plan, number: int, reports: int, orders: int) -> NoReturn:
     try:
         for stage in stages:
             STAGES[stage](rank)
+            rank.step()
             os.write(reports, b"." if stage != stages[-1] else _facts(rank))
-            _order(orders)
+            _order(orders, rank.meeting)
         announce(rank)
         os.write(reports, b".")
-        told = json.loads(_order(orders))
+        told = json.loads(_order(orders, rank.meeting))
         raise Failure(told["where"], told["text"])
     except Failure as failure:
         _fail(rank, failure)
@@ -85,8 +87,14 @@ def _facts(rank: Rank) -> bytes:
     return json.dumps(told).encode()
 
 
-def _order(orders: int) -> bytes:
-    """Wait for one order; without a parent there is nothing left to do."""
+def _order(orders: int, meeting: Meeting | None = None) -> bytes:
+    """Wait for one order; without a parent there is nothing left to do.
+
+    Raises:
+        Failure: another node is gone.
+    """
+    if meeting is not None:
+        meeting.wait(orders)
     order = os.read(orders, 65_536)
     if not order:
         os._exit(0)
@@ -104,8 +112,8 @@ class Children:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self.schedulers = [self._fork(rank) for rank in range(plan.args["tp_size"])]
-        self.detokenizer = self._fork(None)
+        self.schedulers = [self._fork(rank) for rank in local_ranks(plan.args)]
+        self.detokenizer = self._fork(None) if plan.args["node_rank"] == 0 else None
 
     def _fork(self, rank: int | None) -> Child:
         reports_in, reports_out = os.pipe()
@@ -132,7 +140,7 @@ class Children:
 
     def pids(self) -> list[int]:
         """Every child's pid."""
-        return [child.pid for child in [*self.schedulers, self.detokenizer]]
+        return [child.pid for child in [*self.schedulers, self.detokenizer] if child is not None]
 
     def name_of(self, pid: int) -> str:
         """What SGLang's watchdog calls a child."""

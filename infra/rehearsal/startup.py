@@ -44,6 +44,7 @@ def _distributed_init(rank: Rank) -> None:
             "of range, do you have enough GPUs?\n",
         )
     rank.accident("distributed_init")
+    rank.meet()
     if rank.number == 0:
         rank.say("sglang is using nccl==2.27.5")
     rank.free_at_start_gib = rank.free_gib()

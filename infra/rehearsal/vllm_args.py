@@ -18,6 +18,9 @@ _WHOLE = {
     "tensor_parallel_size": 1,
     "pipeline_parallel_size": 1,
     "data_parallel_size": 1,
+    "nnodes": 1,
+    "node_rank": 0,
+    "master_port": 29501,
     "max_num_seqs": None,
     "max_num_batched_tokens": None,
     "max_model_len": None,
@@ -85,6 +88,7 @@ def settle(given: argparse.Namespace) -> dict[str, Any]:
         # Under the names that the pretend engine's own parts go by (they began with SGLang).
         "model_path": args["model"],
         "tp_size": args["tensor_parallel_size"],
+        "dist_init_addr": f"{args['master_addr']}:{args['master_port']}",
         "speculative_algorithm": METHODS[speculation["method"]] if speculation else None,
         "speculative_draft_model_path": speculation.get("model") if speculation else None,
         "speculative_num_steps": tokens,

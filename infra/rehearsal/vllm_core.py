@@ -95,6 +95,9 @@ def _live(plan: Plan, reports: int, orders: int) -> None:
         workers = start.workers
         while True:
             ready, _, _ = select.select([orders], [], [], _LOOK_S)
+            if start.meeting is not None and (gone := start.meeting.gone()) is not None:
+                _say(console, plan, "encountered a fatal error", gone.where, gone.text)
+                return
             told = os.read(orders, 65_536) if ready else None
             if told == b"":
                 return

@@ -20,6 +20,7 @@ from infra.rehearsal.serving import Loaded
 from infra.rehearsal.vllm_args import VERSION, WrongSpeculationError, parser, settle
 from infra.rehearsal.vllm_console import VllmConsole
 from infra.rehearsal.vllm_core import Core, CoreDied
+from infra.rehearsal.vllm_headless import stand_by
 from infra.rehearsal.vllm_serving import VllmServer
 from infra.rehearsal.wire import Connection
 
@@ -49,6 +50,8 @@ def main(folder: Path, arguments: list[str]) -> int:
         return 1
     args["api_key"] = os.environ.get("VLLM_API_KEY") or args["api_key"]
     args["dev_mode"] = os.environ.get("VLLM_SERVER_DEV_MODE") == "1"
+    if args["headless"]:
+        return stand_by(_plan(folder, args, settings, trial, began))
     console.say(f"vLLM server version {VERSION}, serving model {args['model']}", "startup.py:38")
     console.say(f"non-default args: {args.pop('given')}", "startup.py:96")
     listening = _bind(args["host"] or "0.0.0.0", args["port"])
@@ -62,15 +65,7 @@ def main(folder: Path, arguments: list[str]) -> int:
             signal.pause()
         _traceback(folder, "create_model_config", vllm_words.PLANTED["arguments"])
         return 1
-    plan = Plan(
-        folder=folder,
-        site=str(folder / "home" / "site"),
-        args=args,
-        gpus=list(range(memory.GPUS)),
-        fault=_first_fault(folder, args, trial),
-        start_s=settings.start_s,
-        began=began,
-    )
+    plan = _plan(folder, args, settings, trial, began)
     core = Core(plan)
     try:
         facts = core.load()
@@ -92,6 +87,20 @@ def main(folder: Path, arguments: list[str]) -> int:
         counts="metrics",
     )
     return asyncio.run(_serve(plan, loaded, core, listening, (trial, drafter)))
+
+
+def _plan(
+    folder: Path, args: dict[str, Any], settings: knobs.Knobs, trial: str, began: float
+) -> Plan:
+    return Plan(
+        folder=folder,
+        site=str(folder / "home" / "site"),
+        args=args,
+        gpus=list(range(memory.GPUS)),
+        fault=_first_fault(folder, args, trial),
+        start_s=settings.start_s,
+        began=began,
+    )
 
 
 def _bind(host: str, port: int) -> socket.socket | None:

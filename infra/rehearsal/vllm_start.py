@@ -15,6 +15,7 @@ from infra.rehearsal import failures, memory, models, vllm_words
 from infra.rehearsal.console import raw
 from infra.rehearsal.failures import Failure
 from infra.rehearsal.rank import SHARES, TOTAL_GIB
+from infra.rehearsal.rendezvous import Meeting, local_ranks, nodes
 from infra.rehearsal.startup import TOKEN_BYTES
 from infra.rehearsal.vllm_console import VllmConsole
 from infra.rehearsal.vllm_workers import Workers
@@ -36,13 +37,18 @@ class Start:
 
     Attributes:
         workers: once they are forked.
+        meeting: the connections to the other nodes, where there are any.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.workers: Workers | None = None
+        self.meeting: Meeting | None = None
         self._plan, self._args = plan, plan.args
-        self._core = VllmConsole("EngineCore")
-        self._worker = VllmConsole("Worker_TP0" if plan.args["tp_size"] > 1 else "EngineCore")
+        self._here = local_ranks(plan.args)
+        leads, first = plan.args["node_rank"] == 0, self._here.start
+        self._core = VllmConsole("EngineCore") if leads else None
+        alone = plan.args["tp_size"] == 1
+        self._worker = VllmConsole("EngineCore" if alone else f"Worker_TP{first}")
         self._accept_at: tuple[float, ...] = ()
 
     def load(self) -> dict[str, Any]:
@@ -59,7 +65,7 @@ class Start:
             else ""
         )
         shown += f"num_spec_tokens={args['speculative_num_steps']})" if told else "None"
-        self._core.say(
+        self._say(
             f"Initializing a V1 LLM engine (v0.33.0) with config: model={args['model']!r}, "
             f"speculative_config={shown}, tensor_parallel_size={tp}, "
             f"enforce_eager={bool(args['enforce_eager'])}, seed={args['seed']}"
@@ -68,9 +74,12 @@ class Start:
         free = self._check_cards()
         self.workers = Workers(self._plan)
         self._worker.say(
-            f"world_size={tp} rank=0 local_rank=0 backend=nccl", "parallel_state.py:1342"
+            f"world_size={tp} rank={self._here.start} local_rank=0 backend=nccl",
+            "parallel_state.py:1342",
         )
         self._accident("distributed_init")
+        if nodes(args) > 1:
+            self.meeting = Meeting(args)
         self._worker.say("vLLM is using nccl==2.27.5", "pynccl.py:111")
         self._take("distributed_init", _CONTEXT_GIB)
         self._until("distributed_init")
@@ -91,7 +100,7 @@ class Start:
         tokens = self._pool(free)
         graphs = self._graphs()
         whole = time.monotonic() - self._plan.began
-        self._core.say(
+        self._say(
             f"init engine (profile, create kv cache, warmup model) took {whole:.2f} s",
             "core.py:413",
         )
@@ -104,12 +113,17 @@ class Start:
             "config": config,
         }
 
+    def _say(self, text: str, place: str = "core.py:140") -> None:
+        """What the engine core says; only the leading node has one."""
+        if self._core is not None:
+            self._core.say(text, place)
+
     def _check_cards(self) -> float:
         """Refuses a card of which somebody has a part, as 0.33 does before it loads."""
         wanted: float = self._args["gpu_memory_utilization"] * TOTAL_GIB
-        if self._args["tp_size"] > len(self._plan.gpus):
+        if len(self._here) > len(self._plan.gpus):
             raise Failure("distributed_init", "RuntimeError: CUDA error: invalid device ordinal")
-        for gpu in self._plan.gpus[: self._args["tp_size"]]:
+        for gpu in self._plan.gpus[: len(self._here)]:
             held = memory.holders(self._plan.folder, gpu)
             free = TOTAL_GIB - memory.used_mib(held) / _GIB_MIB
             if free < wanted:
@@ -151,8 +165,8 @@ class Start:
         self._worker.say(f"Available KV cache memory: {room:.2f} GiB", "gpu_worker.py:773")
         tokens = int(room * _GIB / TOKEN_BYTES) // 16 * 16
         length = self._args["context_length"]
-        self._core.say(f"GPU KV cache size: {tokens:,} tokens", "kv_cache_utils.py:1144")
-        self._core.say(
+        self._say(f"GPU KV cache size: {tokens:,} tokens", "kv_cache_utils.py:1144")
+        self._say(
             f"Maximum concurrency for {length:,} tokens per request: {tokens / length:.2f}x",
             "kv_cache_utils.py:1149",
         )
@@ -192,6 +206,8 @@ class Start:
         begins = max((share for share in SHARES.values() if share < ends), default=0.0)
         moment = self._plan.began + self._plan.start_s * ends
         time.sleep(max(0.0, moment - time.monotonic()))
+        if self.meeting is not None:
+            self.meeting.step()
         return self._plan.start_s * (ends - begins)
 
     def _accident(self, stage: str) -> None:

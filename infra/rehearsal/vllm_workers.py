@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from infra.rehearsal import memory, titles
+from infra.rehearsal.rendezvous import local_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ class Workers:
 
     def __init__(self, plan: Plan) -> None:
         self.held_gib = 0.0
-        self._workers = [_fork(plan, rank) for rank in range(plan.args["tp_size"])]
+        self._workers = [_fork(plan, rank) for rank in local_ranks(plan.args)]
 
     def take(self, gib: float) -> None:
         """Let every worker hold more of its card."""
@@ -85,6 +86,7 @@ def _fork(plan: Plan, rank: int) -> tuple[int, int]:
         alone = plan.args["tp_size"] == 1
         titles.set_title("VLLM::Worker" if alone else f"VLLM::Worker_TP{rank}")
         while told := os.read(orders_in, 4096):
-            memory.hold(plan.folder, plan.gpus[rank], int(told.split()[-1]))
+            at = rank - local_ranks(plan.args).start
+            memory.hold(plan.folder, plan.gpus[at], int(told.split()[-1]))
 
     within(life)
