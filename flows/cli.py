@@ -1,4 +1,4 @@
-"""The command line: plan, screen, run, calibrate, compare, inspect, publish, up, down, demo, clean."""
+"""The command line; what it does with servers and hosts alone is in modules of its own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from rich.console import Console
 
 from configs.problems import ConfigError
 from configs.read import read_sweep
+from flows.doctor import doctor
 from flows.inspecting import inspect
 from flows.question import pose
+from flows.servers import deploy, down, up
 from flows.terminal import Progress, console, say
 from infra.errors import WorldError
 from infra.places import runs_folder
@@ -32,7 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(inspect)
+for _command in (inspect, doctor, up, deploy, down):
+    app.command()(_command)
 
 SweepName = Annotated[str, typer.Argument(help="name in configs/sweeps, or a path")]
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's own")]
@@ -206,28 +209,6 @@ def clean(sweep: SweepName) -> None:
 
     with _find_run(sweep, None).alone() as run:  # never under a process that goes on with it
         clean_up_run(run, say)
-
-
-@app.command()
-def up(
-    rehearsal: Annotated[bool, typer.Option(help="also the pretend GPU host")] = True,
-) -> None:
-    """Start Prefect, MLflow and a worker on this machine, deploy prefect.yaml; twice is once."""
-    from flows import services
-
-    found = services.up(say, rehearsal=rehearsal)
-    say(f"Prefect  {found.prefect_ui}\nMLflow   {found.mlflow}")
-    say("For `prefect` and `mlflow` in this shell:")
-    for line in services.shell_lines(found):
-        say(f"  {line}")
-
-
-@app.command()
-def down() -> None:
-    """Stop what `up` started, and nothing else."""
-    from flows import services
-
-    services.down(say)
 
 
 @app.command()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows import services
 from flows.conduct import Counts
 from tests import sweeping
 from tests.agent_host import until
@@ -77,7 +76,7 @@ def test_a_cancelled_run_leaves_nothing(server: Server, ground: Ground) -> None:
     ground.plant("target_weights", "hang", rank=3)
     run = server.begin(ground, sweeping.sweep("cancelled", arms="tuned", silence_s=60))
     until(lambda: sweeping.loads(ground.attempt("cancelled")), 60)
-    services._prefect_cli(server.env, "flow-run", "cancel", run)
+    server.cli("flow-run", "cancel", run)
     ended = server.ended(run)
     assert ended["state_type"] == "CANCELLED"
     assert "tear_down b01-tuned" in {task["name"] for task in server.tasks(run)}
