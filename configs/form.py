@@ -53,7 +53,7 @@ class SweepForm(Value):
     hosts: Annotated[tuple[Name, ...], Field(min_length=1)]
     """Names of files in configs/hosts."""
     engine: Engine
-    """What all arms share."""
+    """What all arms share; flags and variables as JSON: {"tp-size": 8, "cuda-graph-max-bs": 64}."""
     arms: Annotated[tuple[FormArm, ...], Field(min_length=1)]
     """The settings under test, the baseline among them."""
     baseline: Name

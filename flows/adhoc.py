@@ -11,17 +11,15 @@ from prefect.runtime import flow_run as this_run
 
 from configs.find import stem
 from configs.form import SweepForm  # noqa: TC001 - Prefect reads the annotation for its form
-from configs.problems import ConfigError, Problem
 from flows.run_sweep import after_the_end, conduct
 
 
 def _run_name() -> str:
     """A flow run is called after its sweep, however that was given."""
-    given = this_run.parameters
-    typed, named = given.get("typed"), given.get("sweep")
-    if typed is not None:
-        return str(typed["name"] if isinstance(typed, dict) else typed.name)
-    return stem(Path(named)) if named else "adhoc"
+    given = this_run.parameters["sweep"]
+    if isinstance(given, str):
+        return stem(Path(given))
+    return str(given["name"] if isinstance(given, dict) else given.name)
 
 
 @flow(
@@ -35,21 +33,15 @@ def _run_name() -> str:
     validate_parameters=True,
 )
 def adhoc(
-    sweep: str | None = None,
-    typed: SweepForm | None = None,
+    sweep: str | SweepForm = "rehearsal",
     host: str | None = None,
     fresh: bool = False,
 ) -> State[Any]:
     """Runs what is missing of a sweep, compares, reports.
 
     Args:
-        sweep: Name of a file in configs/sweeps, or a path; leave it out to type one in.
-        typed: A whole sweep, in place of a file.
+        sweep: Name of a file in configs/sweeps, or a path; or the whole of it, typed in here.
         host: Another host than the sweep's own (name of a file in configs/hosts).
         fresh: Run everything again, instead of going on with the latest run.
     """
-    if (sweep is None) == (typed is None):
-        raise ConfigError(
-            [Problem("form", "sweep", "give either a sweep's name or a sweep typed in, not both")]
-        )
-    return conduct(typed.sweep() if typed is not None else cast("str", sweep), host, fresh=fresh)
+    return conduct(sweep if isinstance(sweep, str) else sweep.sweep(), host, fresh=fresh)

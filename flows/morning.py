@@ -68,12 +68,16 @@ def _runs(client: SyncPrefectClient, since: datetime, until: datetime) -> list[F
 
 def _night(client: SyncPrefectClient, run: FlowRun) -> Night:
     state = run.state
-    links = {"run": url_for("flow-run", run.id)}
+    page = url_for("flow-run", run.id) or ""
+    links = {"run": page}
     for artifact in client.read_artifacts(
         artifact_filter=ArtifactFilter.model_validate({"flow_run_id": {"any_": [run.id]}})
     ):
         if artifact.key == "eagle3-report":
-            links["report"] = url_for("artifact", artifact.id)
+            # Prefect has no function for the address of an artifact's page.
+            links["report"] = page.replace(
+                f"runs/flow-run/{run.id}", f"artifacts/artifact/{artifact.id}"
+            )
         linked = _LINK.search(str(artifact.data)) if artifact.key == "mlflow" else None
         if linked:
             links["MLflow"] = linked["url"]

@@ -13,6 +13,7 @@ import pytest
 
 from configs.host import AddressFile, Host, Ssh
 from configs.level_sets import LevelSet
+from configs.notices import Notices
 from configs.patch import Patch
 from configs.probe import Profile, Stream
 from configs.read import parse, parse_sweep
@@ -89,6 +90,11 @@ def test_a_sweep_in_the_papers_is_accepted(text: str):
 @pytest.mark.parametrize("text", examples("host"))
 def test_a_host_in_the_papers_is_accepted(text: str):
     assert parse(Host, text, "paper").gpus > 0
+
+
+@pytest.mark.parametrize("text", examples("notices"))
+def test_notices_in_the_papers_are_accepted(text: str):
+    assert parse(Notices, text, "paper").morning
 
 
 @pytest.mark.parametrize("text", examples("patch"))
