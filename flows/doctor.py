@@ -13,7 +13,6 @@ from configs.find import SHIPPED
 from configs.host import AddressFile
 from configs.problems import ConfigError
 from configs.read import read_host, read_sweep
-from infra.connect import connect
 from infra.errors import WorldError
 from infra.places import state_folder
 from tasks.host_checks import Check, judge_host, worst
@@ -97,6 +96,8 @@ def look_over(name: str, sweep: Sweep | None = None) -> Looked:
         host = read_host(name)
     except ConfigError as error:
         return Looked(name, (Check("file", "fail", str(error)),))
+    from infra.connect import connect
+
     try:
         agent = connect(host, patience_s=_PATIENCE_S)
         try:

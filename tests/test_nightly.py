@@ -134,8 +134,10 @@ def test_the_secret_of_a_webhook_is_shown_nowhere(server: Server, hook: Received
 
 
 def test_what_a_file_no_longer_names_is_taken_away(server: Server, hook: Received) -> None:
-    others = {"name": "mine", "trigger": {"type": "event", "posture": "Reactive", "threshold": 1}}
-    made = server.ask("automations/", {**others, "actions": [{"type": "do-nothing"}]})
+    # An event of its own: one that expects any would be fired by its own firing, for ever.
+    trigger = {"type": "event", "posture": "Reactive", "threshold": 1, "expect": ["mine"]}
+    mine = {"name": "mine", "trigger": trigger, "actions": [{"type": "do-nothing"}]}
+    made = server.ask("automations/", mine)
     with temporary_settings({PREFECT_API_URL: server.api}):
         set_up_notices(notices().model_copy(update={"morning": ()}), print)
         names = {found["name"] for found in server.ask("automations/filter", {})}

@@ -83,3 +83,13 @@ def test_several_nights_and_a_host_that_is_not_fit_are_one_message():
     assert text.count("2026-11-29 21:00") == 2
     assert text.endswith("Hosts: not fit: box")
     assert message([], "not fit: box", due=False) is not None
+
+
+def test_a_lost_host_is_told_once_however_often_it_is_lost():
+    from flows.telling import once_each
+
+    told: list[tuple[str, str]] = []
+    tell = once_each(lambda host, why: told.append((host, why)))
+    for host in ("a", "a", "b", "a"):
+        tell(host, "gone")
+    assert told == [("a", "gone"), ("b", "gone")]
