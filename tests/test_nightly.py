@@ -16,7 +16,7 @@ from flows import services
 from flows.notices import set_up_notices
 from infra.services import ensure, running
 from infra.store import read_json
-from tests import sweeping
+from tests import rehearsing, sweeping
 from tests.agent_host import until
 from tests.deployed import deployed
 from tests.webhook import receiver
@@ -108,7 +108,7 @@ def test_a_host_that_is_lost_is_told_at_once_and_a_fit_one_is_not(
     server: Server, ground: Ground, hook: Received
 ) -> None:
     lost = ground.place / "configs" / "hosts" / "gone.yaml"
-    port = sweeping.rehearsing.free_port()
+    port = rehearsing.free_port()
     connect = f"connect: {{kind: ssh, host: 127.0.0.1, port: {port}, user: nobody}}"
     lost.write_text(
         f"name: gone\n{connect}\npython: python3\ngpus: 8\nhost_class: rehearsal\n", "utf-8"
@@ -189,6 +189,7 @@ def test_a_run_whose_worker_died_with_it_is_ended_and_one_that_lives_is_not(
     assert server.ask("v2/concurrency_limits/host-box")["active_slots"] == 1
     for pid in (running("worker") or {})["pid"], flow_pid(ground, "orphan"):
         os.kill(pid, signal.SIGKILL)
+    until(lambda: running("worker") is None)
     ensure(services._worker(server.env, server.api), print)
     assert server.ask(f"flow_runs/{run}")["state_type"] == "RUNNING", "Prefect does not notice"
     reap(server)
@@ -204,7 +205,7 @@ def flow_pid(ground: Ground, sweep: str) -> int:
     return int(read_json(ground.latest(sweep).path / "run.json")["pid"])
 
 
-def reap(server: Server, **parameters: float) -> None:
+def reap(server: Server, **parameters: Any) -> None:
     run = server.start("eagle3-reaper/eagle3-reaper", **parameters)
     assert server.ended(run, _BOUND_S)["state_type"] == "COMPLETED", server.logs(run)
 
