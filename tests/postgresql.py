@@ -31,18 +31,10 @@ class Postgres(NamedTuple):
 
     def ask(self, database: str, query: str) -> str:
         """The only value of a query's answer."""
-        argv = [
-            self.programs / "psql",
-            "-h",
-            self.socket,
-            "-U",
-            ROLE,
-            "-d",
-            database,
-            "-tAc",
-            query,
-        ]
-        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+        where = ["-h", str(self.socket), "-U", ROLE, "-d", database]
+        argv = [str(self.programs / "psql"), *where, "-tAc", query]
+        done = subprocess.run(argv, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
 
 
 @contextmanager

@@ -158,6 +158,7 @@ def test_a_sweep_typed_into_the_form_is_run(server: Server, ground: Ground) -> N
     assert (ended["state_type"], ended["name"]) == ("COMPLETED", "typed"), server.logs(run)
 
 
+@pytest.mark.long
 def test_what_is_wrong_in_the_form_is_said_with_its_place(server: Server, ground: Ground) -> None:
     plain = json.loads(sweeping.sweep("wrong", arms="base").model_dump_json())
     typed = {key: plain[key] for key in ("name", "question", "hosts", "engine")}
@@ -177,6 +178,7 @@ def test_a_slot_that_nobody_holds_is_given_back(server: Server, ground: Ground) 
     assert server.ask("v2/concurrency_limits/host-leaked")["active_slots"] == 0
 
 
+@pytest.mark.long
 def test_a_run_whose_worker_died_with_it_is_ended_and_one_that_lives_is_not(
     server: Server, ground: Ground
 ) -> None:
@@ -210,6 +212,7 @@ def reap(server: Server, **parameters: Any) -> None:
     assert server.ended(run, _BOUND_S)["state_type"] == "COMPLETED", server.logs(run)
 
 
+@pytest.mark.long
 def test_to_deploy_again_changes_nothing_that_people_switched(
     server: Server, ground: Ground
 ) -> None:
