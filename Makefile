@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: docs docs-serve reference long torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit engine-tables
+.PHONY: docs docs-serve reference long postgres-test torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit engine-tables
 
 setup: $(VENV)/.done
 
@@ -55,6 +55,11 @@ long: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "long and not alone"
 	$(BIN)/python -m pytest -m "long and alone"
 
+# Prefect and MLflow on a real PostgreSQL (Debian's, started in a folder of its own) with two
+# workers, from the lines of infra/systemd; skips with a reason where there is none.
+postgres-test: setup
+	$(BIN)/python -m pytest -q -rs tests/test_postgresql.py
+
 fix: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -82,7 +87,7 @@ reference: setup
 # Only after a change of pyproject.toml's dependencies.
 lock: setup
 	$(BIN)/uv pip compile --group docs --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o docs/site/requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --extra rehearsal --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra rehearsal --extra postgres --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
 
 FUZZ_SECONDS ?= 20
 

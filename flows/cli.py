@@ -13,11 +13,13 @@ from rich.console import Console
 
 from configs.problems import ConfigError
 from configs.read import read_sweep
+from flows.doctor import doctor
 from flows.exporting import export
 from flows.finding import SweepName, find_run, mistake
 from flows.history import history
 from flows.inspecting import inspect
 from flows.question import pose
+from flows.servers import deploy, down, up
 from flows.terminal import Progress, console, say
 from flows.watch import watch
 from infra.errors import WorldError
@@ -36,10 +38,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(inspect)
-app.command()(export)
-app.command()(watch)
-app.command()(history)
+for _command in (inspect, doctor, export, watch, history, up, deploy, down):
+    app.command()(_command)
 
 HostName = Annotated[str | None, typer.Option(help="another host than the sweep's, or node0+node1")]
 UntilTime = Annotated[str | None, typer.Option(help='free by then: "06:30 Europe/Berlin"')]
@@ -219,28 +219,6 @@ def clean(sweep: SweepName) -> None:
 
     with find_run(sweep, None).alone() as run:  # never under a process that goes on with it
         clean_up_run(run, say)
-
-
-@app.command()
-def up(
-    rehearsal: Annotated[bool, typer.Option(help="also the pretend GPU host")] = True,
-) -> None:
-    """Start Prefect, MLflow and a worker on this machine, deploy prefect.yaml; twice is once."""
-    from flows import services
-
-    found = services.up(say, rehearsal=rehearsal)
-    say(f"Prefect  {found.prefect_ui}\nMLflow   {found.mlflow}")
-    say("For `prefect` and `mlflow` in this shell:")
-    for line in services.shell_lines(found):
-        say(f"  {line}")
-
-
-@app.command()
-def down() -> None:
-    """Stop what `up` started, and nothing else."""
-    from flows import services
-
-    services.down(say)
 
 
 @app.command()

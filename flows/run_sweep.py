@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from prefect import flow
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.client.orchestration import get_client
+
+# A name that is there for type checkers only would cost the whole form: Prefect then reads none of
+# the flow's annotations, and shows every parameter as one of any kind.
+from prefect.client.schemas.objects import State  # noqa: TC002
 from prefect.concurrency.sync import concurrency
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as this_run
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 from prefect.utilities.urls import url_for
 
 from configs.find import stem
@@ -21,29 +26,28 @@ from configs.sweep import Sweep  # noqa: TC001 - Prefect reads the annotation fo
 from flows.aftermath import clean_up_after
 from flows.budget import budget_of, deadline_of
 from flows.conduct import Conductor, Hands, Outcome
+from flows.history import morning_regressions
+from flows.host_slots import HOLDS, PROCESS, host_slot, make_slots, write_labels
 from flows.prefect_stages import PrefectRunner, shown
 from flows.question import pose
 from flows.runs import open_run
+from flows.schedules import too_late
 from flows.screen_run import screened_first
+from flows.telling import once_each, tell_lost
 from infra.connect import connect
 from infra.places import runs_folder
+from infra.process_identity import this_process
 from infra.store import Store
 from infra.tracking import Tracker, tracking_uri
+from tasks.undone import undone_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from prefect.client.schemas.objects import State
+    from collections.abc import Callable, Sequence
 
 _SLOT_LEASE_S = 300.0
 _SLOT_WAIT_S = 24 * 3600.0
 _AWAY_S = 900.0  # a restart, an update; the hosts are free by then
 _AGAIN_S = 2.0
-
-
-def host_slot(host: str) -> str:
-    """The name of a host's global concurrency limit: one host, one sweep."""
-    return f"host-{host}"
 
 
 def after_the_end(flow: Any, flow_run: Any, state: Any) -> None:  # noqa: ARG001 - Prefect's names
@@ -77,8 +81,10 @@ def eagle3_sweep(
     sweep: str = "rehearsal",
     definition: Sweep | None = None,
     host: str | None = None,
+    *,
     fresh: bool = False,
     until: str | None = None,
+    start_within_h: float | None = None,
 ) -> State[Any]:
     """Runs what is missing of a sweep, compares, reports.
 
@@ -88,9 +94,22 @@ def eagle3_sweep(
         host: Another host than the sweep's own (name of a file in configs/hosts).
         fresh: Run everything again, instead of going on with the latest run.
         until: When the hosts must be free, such as 06:30 Europe/Berlin, in place of the sweep's own.
+        start_within_h: Hours after the planned time within which it may still begin; later, the
+            run ends as "Missed" and touches no host. None: whenever its turn comes.
     """
+    late = too_late(this_run.scheduled_start_time, datetime.now(UTC), start_within_h)
+    if late is not None:
+        return Cancelled(name="Missed", message=late)
+    asked = definition if definition is not None else sweep
+    return conduct(asked, host, fresh=fresh, until=until)
+
+
+def conduct(
+    asked: Sweep | str, host: str | None, *, fresh: bool, until: str | None = None
+) -> State[Any]:
+    """A sweep inside a flow run: waits for its hosts, runs what is missing, shows the outcome."""
     log = get_run_logger()
-    question = pose(definition if definition is not None else sweep, host)
+    question = pose(asked, host)
     deadline_of(question.sweep, until)  # what is no time is told before anything is touched
     for warning in question.warnings:
         log.warning(warning)
@@ -98,7 +117,9 @@ def eagle3_sweep(
     run_id = str(context.flow_run.id) if context and context.flow_run else None
     # In one order for all sweeps: two that share hosts must not wait for each other in a circle.
     slots = sorted(host_slot(name) for name in question.hosts)
-    _make_slots(slots)
+    make_slots(slots)
+    write_labels(run_id, {PROCESS: this_process()})
+    lost = once_each(lambda name, why: tell_lost(name, why, f"sweep {question.sweep.name}"))
     uri = tracking_uri()
     tracker = Tracker(uri, note=log.info) if uri else None
     with concurrency(
@@ -111,8 +132,11 @@ def eagle3_sweep(
         # the host still keeps others out.
         raise_on_lease_renewal_failure=False,
     ):
+        write_labels(run_id, {HOLDS: " ".join(slots)})
         hands = Hands(
-            connect=lambda spec: connect(spec, note=log.warning),
+            connect=lambda spec: connect(
+                spec, note=log.warning, lost=lambda why: lost(spec.name, why)
+            ),
             runner=PrefectRunner,
             tracker=tracker,
             say=log.info,
@@ -129,13 +153,20 @@ def eagle3_sweep(
             outcome = Conductor(question, run, hands, budget).conduct()
         _await_server(log.warning)
     _show(outcome, tracker)
-    return verdict_state(outcome)
+    undone = undone_sentence(outcome.records)
+    moved = morning_regressions(store, question.sweep)
+    return verdict_state(outcome, [*([undone] if undone else []), *moved])
 
 
-def verdict_state(outcome: Outcome) -> State[Any]:
-    """How the run ends in Prefect: it completes if anything could be measured, and says so."""
+def verdict_state(outcome: Outcome, also: Sequence[str] = ()) -> State[Any]:
+    """How the run ends in Prefect: it completes if anything could be measured, and says so.
+
+    Args:
+        outcome: Of the sweep.
+        also: What else belongs into the morning's message, which takes its words from here.
+    """
     counts = outcome.counts()
-    message = f"{outcome.report.sentence} ({counts.text()})"
+    message = " ".join([f"{outcome.report.sentence} ({counts.text()}).", *also])
     if counts.ok + counts.suspect == 0:
         return Failed(message=f"no trial could be measured ({counts.text()})")
     if counts.failed:
@@ -158,13 +189,6 @@ def _await_server(say: Callable[[str], None]) -> None:
         while error is not None and time.monotonic() < deadline:
             time.sleep(_AGAIN_S)
             error = client.api_healthcheck()
-
-
-def _make_slots(names: list[str]) -> None:
-    """One slot per host, made if it is missing: a missing one would mean no limit at all."""
-    with get_client(sync_client=True) as client:
-        for name in names:
-            client.upsert_global_concurrency_limit_by_name(name, 1)
 
 
 def _show(outcome: Outcome, tracker: Tracker | None) -> None:

@@ -59,6 +59,26 @@ def policy(fires: Sequence[Fire]) -> str:
     return "; ".join(said)
 
 
+def too_late(planned: datetime, now: datetime, within_h: float | None) -> str | None:
+    """Why a run does not begin any more; None while it may.
+
+    Args:
+        planned: When its schedule wanted it.
+        now: With a zone, as ``planned``.
+        within_h: Hours; None: it may always begin.
+    """
+    if within_h is None:
+        return None
+    late = now - planned
+    if late <= timedelta(hours=within_h):
+        return None
+    return (
+        f"missed: planned for {planned.astimezone(UTC):%Y-%m-%d %H:%M} UTC, its turn came "
+        f"{late.total_seconds() / 3600:.1f} h later, and it may begin {within_h:g} h late at most; "
+        "to run it now, start the deployment by hand"
+    )
+
+
 def _dates(cron: str, timezone: str | None, start: datetime, count: int) -> list[datetime]:
     # Local: Prefect's server side takes seconds to import.
     from prefect.server.schemas.schedules import CronSchedule

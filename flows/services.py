@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 POOL = "eagle3"
+MLFLOW_STORE = "MLFLOW_BACKEND_STORE_URI"
+"""MLflow's own variable for its database; set to use another one than a file in our folder."""
 _ORDER = ("rehearsal", "mlflow", "prefect", "worker")
 
 
@@ -41,7 +43,7 @@ class Up(NamedTuple):
 
 
 def up(say: Callable[[str], None], *, rehearsal: bool = True) -> Up:
-    """Starts what is not up yet, deploys prefect.yaml, makes the work pool; twice is once.
+    """Starts what is not up yet and prepares Prefect for the deployments; twice is once.
 
     Raises:
         ServiceDown: One of them did not come up; says where its log is.
@@ -67,9 +69,7 @@ def up(say: Callable[[str], None], *, rehearsal: bool = True) -> Up:
     # One after the other: each is ready before the next is started.
     for service in (_mlflow(env, ports["mlflow"], mlflow), _prefect(env, ports["prefect"], api)):
         ensure(service, say)
-    if running("worker") is None:
-        _prefect_cli(env, "work-pool", "create", POOL, "--type", "process", "--overwrite")
-        _prefect_cli(env, "deploy", "--all")
+    _prepare(env, say)
     ensure(_worker(env, api), say)
     ui = api.removesuffix("/api")
     return Up(prefect_api=api, prefect_ui=ui, mlflow=mlflow, env=env)
@@ -107,9 +107,11 @@ def _rehearsal(env: dict[str, str]) -> Service:
 def _mlflow(env: dict[str, str], port: int, url: str) -> Service:
     home = state_folder()
     argv = module("mlflow", "server", "--workers", "1", "--host", LOOPBACK, "--port", str(port))
-    argv += ["--backend-store-uri", f"sqlite:///{home}/mlflow.db"]
     argv += ["--artifacts-destination", str(home / "mlflow-artifacts")]
-    return Service("mlflow", argv, env, port, lambda: answers(f"{url}/health"))
+    # In the environment and not among the arguments: an address of PostgreSQL holds a password.
+    store = os.environ.get(MLFLOW_STORE) or f"sqlite:///{home}/mlflow.db"
+    more = {MLFLOW_STORE: store}
+    return Service("mlflow", argv, env | more, port, lambda: answers(f"{url}/health"))
 
 
 def _prefect(env: dict[str, str], port: int, api: str) -> Service:
@@ -141,15 +143,21 @@ def _worker(env: dict[str, str], api: str) -> Service:
     return Service("worker", argv, env | quick, None, online)
 
 
-def _prefect_cli(env: dict[str, str], *words: str) -> None:
+def _prepare(env: dict[str, str], say: Callable[[str], None]) -> None:
+    """Pool, queues, slots, notices and deployments, by a process that has these servers' settings.
+
+    Raises:
+        ServiceDown: It could not be done; says why.
+    """
     done = subprocess.run(
-        module("prefect", "--no-prompt", *words),
+        module("flows.prefect_ground"),
         check=False,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
         env={**os.environ, **env},
     )
+    for line in done.stdout.splitlines():
+        say(line)
     if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip().splitlines()[-6:]
-        raise ServiceDown(f"prefect {' '.join(words)}: " + " | ".join(said))
+        raise ServiceDown(done.stderr.strip())

@@ -18,14 +18,24 @@ if TYPE_CHECKING:
 
 
 def connect(
-    host: Host, *, patience_s: float = 120.0, note: Callable[[str], None] | None = None
+    host: Host,
+    *,
+    patience_s: float = 120.0,
+    note: Callable[[str], None] | None = None,
+    lost: Callable[[str], None] | None = None,
 ) -> HostAgent:
     """A hand on the host; nothing is sent before its first use.
+
+    Args:
+        host: Its file.
+        patience_s: How long lost contact is tried again.
+        note: Told of every lost contact.
+        lost: Told why when the host is given up: not reached within the patience, or rebooted.
 
     Raises:
         ContactLost: The host's address is not known yet (its address file is not there).
     """
-    return HostAgent(SshShell(address(host)), host, patience_s=patience_s, note=note)
+    return HostAgent(SshShell(address(host)), host, patience_s=patience_s, note=note, lost=lost)
 
 
 def address(host: Host) -> Ssh:

@@ -44,12 +44,14 @@ class HostAgent:
         *,
         patience_s: float = 120.0,
         note: Callable[[str], None] | None = None,
+        lost: Callable[[str], None] | None = None,
     ) -> None:
         self.shell = shell
         self.host = host
         self.round_trips = 0
         self._patience_s = patience_s
         self._note = note or (lambda _text: None)
+        self._lost = lost or (lambda _text: None)
         self._file = agent_file()
         self._hello: Hello | None = None
         self._boot: str | None = None
@@ -248,7 +250,8 @@ class HostAgent:
         known, self._boot = self._boot, boot or self._boot
         if boot is not None and known is not None and boot != known:
             self._hello = None  # its disk may be a new one too
-            raise HostRebooted(f"{self.host.name} was rebooted: what ran there is gone")
+            self._lost(text := f"{self.host.name} was rebooted: what ran there is gone")
+            raise HostRebooted(text)
 
     def _ask_installed(
         self, command: str, request: Mapping[str, Any], timeout_s: float
@@ -289,6 +292,7 @@ class HostAgent:
                 return attempt()
             except ContactLost as error:
                 if time.monotonic() + pause > deadline:
+                    self._lost(str(error))
                     raise
                 self._note(f"{error}; trying again in {pause:.1f} s")
             time.sleep(pause)

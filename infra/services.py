@@ -39,6 +39,8 @@ QUIET = {
         "prefect.server.concurrency.lease_storage.filesystem"
     ),
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    # Every minute: the reaper tells a dead run from a living one by it (180 s otherwise).
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "60",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
@@ -104,7 +106,7 @@ def _start_and_wait(service: Service, log: Path, say: Callable[[str], None]) -> 
         {
             "name": service.name,
             "pid": process.pid,
-            "start_ticks": _start_ticks(process.pid),
+            "start_ticks": start_ticks(process.pid),
             "port": service.port,
             "argv": list(service.argv),
         },
@@ -213,7 +215,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _lives(known: Mapping[str, Any]) -> bool:
-    return bool(_start_ticks(known["pid"]) == known["start_ticks"])
+    return bool(start_ticks(known["pid"]) == known["start_ticks"])
 
 
 def _group_lives(pgid: int) -> bool:
@@ -225,7 +227,7 @@ def _group_lives(pgid: int) -> bool:
     return False
 
 
-def _start_ticks(pid: int) -> int | None:
+def start_ticks(pid: int) -> int | None:
     """Field 22 of /proc/<pid>/stat; None for a process that is gone or a zombie."""
     fields = _stat(Path(f"/proc/{pid}/stat"))
     return None if not fields or fields[0] == "Z" else int(fields[19])

@@ -22,7 +22,7 @@ from tasks.ports import check_ports, pick_port
 from tasks.venue import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from configs.host import Host
     from configs.names import FlagValue

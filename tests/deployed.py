@@ -20,6 +20,7 @@ from tests.agent_host import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from configs.sweep import Sweep
     from tests.sweeping import Ground
@@ -60,11 +61,19 @@ class Server(NamedTuple):
 
         return until(answered)[0]
 
-    def start(self, **parameters: Any) -> str:
-        """Runs the deployment; the id of its flow run."""
-        deployment = self.ask(f"deployments/name/{_NAME}")["id"]
-        made = self.ask(f"deployments/{deployment}/create_flow_run", {"parameters": parameters})
-        return str(made["id"])
+    def start(self, name: str = _NAME, planned: datetime | None = None, **parameters: Any) -> str:
+        """Runs a deployment, now or as if a schedule had asked for it then; its flow run's id."""
+        deployment = self.ask(f"deployments/name/{name}")["id"]
+        body: dict[str, Any] = {"parameters": parameters}
+        if planned is not None:
+            details = {"scheduled_time": planned.isoformat()}
+            body["state"] = {"type": "SCHEDULED", "state_details": details}
+        return str(self.ask(f"deployments/{deployment}/create_flow_run", body)["id"])
+
+    def cli(self, *words: str) -> None:
+        """`prefect`, against this server."""
+        argv = [sys.executable, "-m", "prefect", "--no-prompt", *words]
+        subprocess.run(argv, check=True, env={**os.environ, **self.env}, stdin=subprocess.DEVNULL)
 
     def begin(self, ground: Ground, asked: Sweep) -> str:
         """Starts a sweep on a host; the id of its flow run."""
@@ -108,6 +117,8 @@ def deployed(ground: Ground) -> Iterator[Server]:
         api = f"http://127.0.0.1:{port}/api"
         env = {
             **QUIET,
+            # What is tested is started by its test, not by the clock.
+            "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
             "EAGLE3_HOME": str(ground.place),
             "PREFECT_HOME": str(ground.place / "prefect"),
             "PREFECT_API_URL": api,
@@ -115,17 +126,8 @@ def deployed(ground: Ground) -> Iterator[Server]:
         made = Server(api, env)
         try:
             ensure(services._prefect(env, port, api), said.append)
-            made.ask("work_pools/", {"name": services.POOL, "type": "process"})
-            with subprocess.Popen(
-                [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
-                env={**os.environ, **env},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            ) as deploy:
-                ensure(services._worker(env, api), said.append)
-                out, _ = deploy.communicate()
-            assert deploy.returncode == 0, out.decode()
+            services._prepare(env, said.append)
+            ensure(services._worker(env, api), said.append)
             yield made
         finally:
             services.down(said.append)

@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from prefect.flows import Flow, load_flow_from_entrypoint
 
 from configs.read import read_document, read_sweep
 
@@ -80,25 +81,35 @@ def test_names_are_told_apart() -> None:
     assert "eagle3-sweep" in names, "eagle3-sweep/eagle3-sweep is what the README runs"
 
 
+def flow_of(deployment: Any) -> Flow[..., object]:
+    flow: Flow[..., object] = load_flow_from_entrypoint(deployment["entrypoint"])
+    return flow
+
+
 @each
 def test_an_entrypoint_is_dotted_and_is_the_flow(deployment: Any) -> None:
-    from prefect.flows import Flow, load_flow_from_entrypoint
-
     entrypoint = deployment["entrypoint"]
     assert ":" not in entrypoint, "a path loads the file under another name"
-    flow: Flow[..., object] = load_flow_from_entrypoint(entrypoint)
+    flow = flow_of(deployment)
     assert isinstance(flow, Flow)
-    assert flow.name == "eagle3-sweep"
+    upkeep = "care" in deployment["tags"]
+    assert flow.name == (deployment["name"] if upkeep else "eagle3-sweep")
 
 
 @each
 def test_parameters_fit_the_flow(deployment: Any) -> None:
-    from flows.run_sweep import eagle3_sweep
+    flow, given = flow_of(deployment), deployment.get("parameters", {})
+    inspect.signature(flow.fn).bind(**given)
+    assert flow.validate_parameters(given) is not None
+    if "sweep" in given:
+        assert read_sweep(given["sweep"]).name == given["sweep"]
 
-    given = deployment.get("parameters", {})
-    inspect.signature(eagle3_sweep.fn).bind(**given)
-    assert eagle3_sweep.validate_parameters(given)
-    assert read_sweep(given["sweep"]).name == given["sweep"]
+
+@each
+def test_a_form_has_a_type_for_every_parameter(deployment: Any) -> None:
+    """Prefect shows all of them as of any kind if it cannot read one annotation."""
+    for name, shown in flow_of(deployment).parameters.properties.items():
+        assert {"type", "anyOf", "$ref"} & set(shown), name
 
 
 @each
@@ -112,13 +123,29 @@ def test_a_schedule_can_be_kept(deployment: Any) -> None:
 
 
 @each
-def test_a_scheduled_sweep_never_queues_behind_itself(deployment: Any) -> None:
-    if deployment.get("schedules"):
-        assert deployment["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+def test_nothing_that_is_scheduled_runs_twice_at_once(deployment: Any) -> None:
+    if not deployment.get("schedules"):
+        return
+    limit = deployment["concurrency_limit"]
+    assert limit["limit"] == 1
+    if "care" in deployment["tags"]:
+        assert limit["collision_strategy"] == "CANCEL_NEW"
+    else:
+        # It waits, and a missed one ends at once: it can neither hold tonight's place nor run by day.
+        assert limit["collision_strategy"] == "ENQUEUE"
+        assert 0 < deployment["parameters"]["start_within_h"] < 12
+
+
+@each
+def test_only_upkeep_is_switched_on_as_shipped(deployment: Any) -> None:
+    for schedule in deployment.get("schedules", []):
+        assert schedule["active"] is ("care" in deployment["tags"])
 
 
 @each
 def test_the_work_pool_is_the_one_that_up_makes(deployment: Any) -> None:
+    from flows.prefect_ground import QUEUES
     from flows.services import POOL
 
     assert deployment["work_pool"]["name"] == POOL
+    assert deployment["work_pool"].get("work_queue_name", "care") in QUEUES

@@ -228,6 +228,23 @@ def test_patience_has_an_end(rehearsal, spy):
     assert time.monotonic() - began < 2
 
 
+def test_a_host_that_is_given_up_or_was_rebooted_is_told_as_lost(rehearsal, spy):
+    lost: list[str] = []
+    agent = HostAgent(spy, rehearsal.host, patience_s=0.5, lost=lost.append)
+    agent.call("port", ports=[1])
+    spy.before = losing(1)
+    agent.call("port", ports=[1])
+    assert lost == [], "it came back within the patience"
+    spy.before = losing(1000)
+    with pytest.raises(ContactLost):
+        agent.call("port", ports=[1])
+    spy.before, spy.after = losing(0), other_boot
+    with pytest.raises(HostRebooted):
+        agent.call("hello")
+    assert [text for text in lost if "was rebooted" in text] == [lost[-1]]
+    assert len(lost) == 2
+
+
 def test_a_lost_answer_does_not_run_a_job_twice(agent, folder, spy):
     agent.call("port", ports=[1])
     lost: list[str] = []

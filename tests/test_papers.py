@@ -15,6 +15,7 @@ import pytest
 from configs.host import AddressFile, Host, Ssh
 from configs.level_sets import LevelSet
 from configs.nodes import all_nodes
+from configs.notices import Notices
 from configs.patch import Patch
 from configs.probe import Profile, Stream
 from configs.read import parse, parse_document, parse_sweep
@@ -189,6 +190,11 @@ def test_the_example_of_a_verdict_is_what_the_arithmetic_says():
 @pytest.mark.parametrize("text", examples("host"))
 def test_a_host_in_the_papers_is_accepted(text: str):
     assert parse(Host, text, "paper").gpus > 0
+
+
+@pytest.mark.parametrize("text", examples("notices"))
+def test_notices_in_the_papers_are_accepted(text: str):
+    assert parse(Notices, text, "paper").morning
 
 
 @pytest.mark.parametrize("text", examples("patch"))

@@ -37,6 +37,7 @@ def _keys(words: str) -> frozenset[str]:
 COMMANDS = {
     "hello": Command("facts", "hello", takes=_keys("root")),
     "claim": Command("claim", "claim", _keys("root holder lease_s"), _keys("note")),
+    "held": Command("claim", "held", _keys("root")),
     "release": Command("claim", "release", _keys("root holder")),
     "supervise": Command("supervise", "supervise", _keys("dir root")),
     "wait": Command(

@@ -67,6 +67,16 @@ def _public(old: dict[str, Any], now: float) -> dict[str, Any]:
     }
 
 
+def held(asked: dict[str, Any]) -> dict[str, Any]:
+    """Who holds the host, without taking it: for those who only look."""
+    old = folders.read_object(os.path.join(asked["root"], "claim.json"))
+    now = time.monotonic()
+    over = _over(old, now, processes.boot_id())
+    if old is None or over is not None:
+        return {"held": False}
+    return {"held": True, **_public(old, now)}
+
+
 def release(asked: dict[str, Any]) -> dict[str, Any]:
     """Gives the host lock back; says whether it was ours. Safe to repeat."""
     root = asked["root"]

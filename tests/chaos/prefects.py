@@ -117,7 +117,7 @@ def _cancelled(ground: Ground, server: Server, name: str, reached: Any) -> str:
     asked = short(name, patches="kimi_k25_eagle3", silence_s=100, **LONG)
     run = server.begin(ground, asked)
     until(lambda: reached(server, run, ground.attempt(name)), 90)
-    services._prefect_cli(server.env, "flow-run", "cancel", run)
+    server.cli("flow-run", "cancel", run)
     began = time.monotonic()
     ended = server.ended(run, 90)
     assert ended["state_type"] == "CANCELLED", ended["state"]
