@@ -80,6 +80,7 @@ class Price(Value):
     """What something costs."""
 
     amount: Annotated[Number, Field(gt=0)]
+    """In that currency."""
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
     """Three letters, such as USD or EUR; no rate is known here, and none is applied."""
 

@@ -196,6 +196,7 @@ def test_what_will_not_go_is_reported_in_time():
 SPAWNER = """
 import signal, subprocess, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen(["sleep", "1000"], start_new_session=True)
 print("ready", flush=True)
 while True:
     subprocess.Popen(["sleep", "1000"], start_new_session=True)

@@ -26,7 +26,7 @@ from tasks.check_table import GUARDS
 from tasks.compare import compare
 from tasks.decision import interval, percent
 from tests import builders
-from tests.sweeps import write_host
+from tests.sweeps import HOST, write_host
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("configs", "docs", "flows", "infra", "tasks", "tests")
@@ -92,9 +92,11 @@ def test_no_paper_names_a_path_of_somebodys_machine(paper: Path):
 
 def host_files(folder: Path, names: tuple[str, ...]) -> None:
     """A host of eight GPUs under each of these names, but for those that are shipped."""
-    for name in names:
+    for number, name in enumerate(names):
         if name != "rehearsal":
-            write_host(folder, name=name)
+            # Machines of their own, which reach each other: some of them serve one model together.
+            machine = {**HOST["connect"], "host": f"{name}.example.org"}
+            write_host(folder, name=name, connect=machine, address=f"10.0.0.{number + 1}")
 
 
 @pytest.mark.parametrize("text", examples("sweep"))
@@ -141,7 +143,8 @@ def test_a_part_of_a_sweep_in_the_papers_fits_into_a_whole_one(
 
 
 def test_every_yaml_in_the_papers_says_what_it_is():
-    tested = {f"yaml {k}" for k in ("sweep", "part of a sweep", "host", "patch", "level set")}
+    kinds = ("sweep", "part of a sweep", "host", "patch", "level set", "notices")
+    tested = {f"yaml {kind}" for kind in kinds}
     untold = [
         f"{path.relative_to(ROOT)}: {found[2]}"
         for path in PAPERS
