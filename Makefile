@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Bytecode is kept from start to start, as on a user's machine: tests start hundreds of commands.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: docs docs-serve reference long postgres-test torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time audit engine-tables
 

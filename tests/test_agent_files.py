@@ -105,6 +105,21 @@ def test_a_file_that_is_not_what_was_read_is_left_alone(module):
     assert refused(lambda: write(module.with_name("none.py"))) == "no_such_file"
 
 
+def test_a_write_whose_answer_was_lost_is_asked_again_and_says_what_it_did(module):
+    first = write(module)
+    assert write(module) == first
+    assert write(module, NEW + b"# more\n", expect=NEW) == write(
+        module, NEW + b"# more\n", expect=NEW
+    )
+    restore(module)
+    assert module.read_bytes() == OLD
+
+
+def test_the_wanted_text_by_somebody_else_s_hand_is_not_ours(module):
+    module.write_bytes(NEW)
+    assert refused(lambda: write(module)) == "changed"
+
+
 def test_what_does_not_compile_never_gets_in_place(module):
     before = module.stat()
     assert refused(lambda: write(module, b"class A\n")) == "does_not_compile"
