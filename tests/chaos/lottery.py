@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from configs.sweep import Sweep
     from infra.store import RunFolder
-    from tasks.record import TrialRecord
+    from tasks.record import Failure, TrialRecord
     from tests.sweeping import Command
 
 _SCALE = 8.0
@@ -41,6 +41,16 @@ _PER_SWEEP = 10
 _PAUSE_S = (0.1, 3.0)
 _TRIES = 6
 _RUN_S = 400.0
+_BEFORE_LAUNCH = {"claim", "survey", "clean_gpus", "patch", "clear_pycache", "check_drafter"}
+_PASSES = {
+    "cancelled",
+    "foreign_gpu_process",
+    "gpu_memory_held",
+    "host_claimed",
+    "host_rebooted",
+    "lease_expired",
+    "ssh_lost",
+}
 
 
 class Lottery:
@@ -248,15 +258,25 @@ def _records(run: RunFolder) -> list[str]:
     said = [f"{one.path.name} has no record" for one in run.trials() if not one.finished]
     records = read_records(run)
     said += [
-        f"nobody foresaw what happened: {_end(record)}: {record.failure.message}"
+        f"no fault explains this end: {_end(record)}: {record.failure.stage}: {record.failure.message}"
         for record in records
-        if record.failure is not None and record.failure.failure_class == "unknown_exception"
+        if record.failure is not None and not _explained(record.failure)
     ]
     names = [record.trial for record in records]
     planned = [trial.id for trial in read_run_plan(run).trials]
     if sorted(names) != sorted(planned):
         said.append(f"records of {names}, planned {planned}")
     return said
+
+
+def _explained(failure: Failure) -> bool:
+    """Whether a fault that is drawn can end a trial so.
+
+    None touches engine source, drafter or flags: a refusal of those has no cause.
+    """
+    if failure.failure_class == "unknown_exception":
+        return False
+    return failure.stage not in _BEFORE_LAUNCH or failure.failure_class in _PASSES
 
 
 def _end(record: TrialRecord) -> str:
