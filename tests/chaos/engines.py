@@ -79,7 +79,8 @@ def scheduler_killed(place: Path) -> str:
 
 @row("engine", "one scheduler is killed before the first request")
 def scheduler_killed_before(place: Path) -> str:
-    with scene(place) as ground:
+    # A start of some seconds: the supervisor looks once a second who a needed child is.
+    with scene(place, start_s=4.0) as ground:
         ground.plant("ready", "sigkill_scheduler", rank=0)
         began = time.monotonic()
         first, _ = _first_of_two(ground)
