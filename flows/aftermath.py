@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from configs.host import Host
-from flows.runs import of_flow_run, read_run_sweep
+from configs.nodes import nodes_of
+from flows.blocks import read_note
+from flows.runs import of_flow_run, read_run_plan, read_run_sweep
 from flows.skips import reconcile
 from infra.connect import connect
 from infra.errors import WorldError
 from infra.places import runs_folder
+from infra.run_locks import RunHeld, lane
 from infra.store import RunFolder, Store, read_json
 from infra.tracking import Tracker, tracking_uri
 from tasks.contact import IF_KILLED
@@ -67,6 +70,25 @@ def clean_up_run(
         tracker = Tracker(uri, note=say)
     if tracker is not None:
         publish_missing(run, tracker, say)
+
+
+def clean_up_lane(run: RunFolder, place: str, say: Callable[[str], None]) -> None:
+    """The same for what one lane of a run left at its place, unless another lane is at work there."""
+    plan = read_run_plan(run)
+    blocks = {block for block, at in read_note(run).taken.items() if at == place}
+    mine = {trial.id for trial in plan.trials if trial.block in blocks}
+    hosts = read_json(run.path / "run.json").get("hosts", {})
+    try:
+        with lane(run.path, place):
+            for name in nodes_of(place):
+                try:
+                    say(f"{name}: {end_on_host(run, Host.model_validate(hosts[name]), _reach)}")
+                except WorldError as error:
+                    say(f"{name}: could not be cleaned ({error}); {IF_KILLED}")
+            for text in reconcile(run, mine):
+                say(text)
+    except RunHeld:
+        say(f"{place}: another lane is at work there")
 
 
 def _reach(host: Host) -> HostAgent:

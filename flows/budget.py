@@ -53,6 +53,7 @@ class Budget:
         past: Measured trials of other runs.
         deadline: When the hosts must be free.
         clock: Tells the time, with its offset.
+        together: Whether all places of the sweep are at work at once.
     """
 
     def __init__(
@@ -61,11 +62,15 @@ class Budget:
         past: Sequence[Boot],
         deadline: Deadline,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        together: bool = False,
     ) -> None:
         self._question = question
         self._past = past
         self._deadline = deadline
         self._clock = clock
+        places = {trial.host for trial in question.plan.trials}
+        self._at_once = len(places) if together else 1
 
     @property
     def text(self) -> str:
@@ -96,7 +101,7 @@ class Budget:
             )
         others = _undone(question.plan.trials, records)
         todo = [trial, *(other for other in others if other.order > trial.order)]
-        if trial in allot(question.sweep, todo, _cost_of(oracle), left_s).run:
+        if trial in allot(question.sweep, todo, _cost_of(oracle), left_s * self._at_once).run:
             return None
         return f"{LEFT_OUT} {deadline.text}: the time is kept for what the main question needs more"
 
@@ -123,7 +128,12 @@ def deadline_of(sweep: Sweep, typed: str | None, now: datetime | None = None) ->
 
 
 def budget_of(
-    question: Question, store: Store, own: RunFolder, typed: str | None = None
+    question: Question,
+    store: Store,
+    own: RunFolder,
+    typed: str | None = None,
+    *,
+    together: bool = False,
 ) -> Budget | None:
     """The budget of a sweep that starts now; None where nothing limits it.
 
@@ -132,11 +142,13 @@ def budget_of(
         store: All run folders.
         own: The folder of the run itself.
         typed: A deadline in place of the sweep's, as for :func:`deadline_of`.
+        together: Whether all places of the sweep are at work at once.
     """
     deadline = deadline_of(question.sweep, typed)
     if deadline is None:
         return None
-    return Budget(question, past_boots(store, question.hosts, without=own), deadline)
+    past = past_boots(store, question.hosts, without=own)
+    return Budget(question, past, deadline, together=together)
 
 
 def outlook(

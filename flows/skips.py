@@ -12,7 +12,7 @@ from tasks.record_trial import bare_record
 from tasks.venue import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from configs.plan import Trial
     from infra.store import RunFolder
@@ -76,7 +76,9 @@ def why_skip(trial: Trial, wanted: str, records: Mapping[str, TrialRecord]) -> S
         records: The last finished attempts of this run, by trial.
     """
     own = records.get(trial.id)
-    if own is not None and own.fingerprint == wanted and is_final(own):
+    # A block stays on its host: what another one measured cannot be paired with what is to come.
+    there = own is not None and own.fingerprint == wanted and own.host == trial.host
+    if own is not None and there and is_final(own):
         return Skip(trial.id, f"done already ({own.status}), same fingerprint", False)
     for record in records.values():
         # A setting that cannot start will not start in the next block either.
@@ -111,13 +113,21 @@ def of_the_setting(failure: Failure) -> bool:
     )
 
 
-def reconcile(run: RunFolder) -> Iterator[str]:
+def reconcile(run: RunFolder, of: Collection[str] | None = None) -> Iterator[str]:
     """Records attempts that ended without a record: their process was killed.
+
+    Args:
+        run: The run.
+        of: Trials; None: of all, since nobody else is at work on the run.
 
     Yields:
         One sentence for each.
     """
-    unfinished = [folder for folder in run.trials() if not folder.finished]
+    unfinished = [
+        folder
+        for folder in run.trials()
+        if not folder.finished and (of is None or folder.trial in of)
+    ]
     if not unfinished:
         return
     plan = {trial.id: trial for trial in read_run_plan(run).trials}
