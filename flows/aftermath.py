@@ -8,7 +8,7 @@ from configs.host import Host
 from configs.nodes import nodes_of
 from flows.blocks import read_note
 from flows.runs import of_flow_run, read_run_plan, read_run_sweep
-from flows.skips import reconcile
+from flows.skips import reconcile, unfinished
 from infra.connect import connect
 from infra.errors import WorldError
 from infra.places import runs_folder
@@ -21,7 +21,7 @@ from tasks.publish import publish_missing
 from tasks.tear_down import forget_secrets, has_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from infra.host_agent import HostAgent
 
@@ -82,7 +82,8 @@ def clean_up_lane(run: RunFolder, place: str, say: Callable[[str], None]) -> Non
         with lane(run.path, place):
             for name in nodes_of(place):
                 try:
-                    say(f"{name}: {end_on_host(run, Host.model_validate(hosts[name]), _reach)}")
+                    host = Host.model_validate(hosts[name])
+                    say(f"{name}: {end_on_host(run, host, _reach, mine)}")
                 except WorldError as error:
                     say(f"{name}: could not be cleaned ({error}); {IF_KILLED}")
             for text in reconcile(run, mine):
@@ -95,12 +96,24 @@ def _reach(host: Host) -> HostAgent:
     return connect(host, patience_s=20.0)
 
 
-def end_on_host(run: RunFolder, host: Host, reach: Callable[[Host], HostAgent] = _reach) -> str:
+def end_on_host(
+    run: RunFolder,
+    host: Host,
+    reach: Callable[[Host], HostAgent] = _reach,
+    of: Collection[str] | None = None,
+) -> str:
     """Ends every process of a run's unfinished attempts on a host, and releases its claim.
 
     What an attempt changed in the engine's source is put back.
+
+    Args:
+        run: The run.
+        host: The host.
+        reach: How it is reached.
+        of: Trials; None: all. Two hosts may be containers that see each other's processes, so
+            attempts in flight elsewhere must not be named.
     """
-    markers = [run.marker_on(folder, host.name) for folder in run.trials() if not folder.finished]
+    markers = [run.marker_on(folder, host.name) for folder in unfinished(run, of)]
     agent = reach(host)
     try:
         ended = 0

@@ -14,7 +14,7 @@ from flows.skips import is_final
 from infra.store import read_json
 from tasks.allotment import Allotment, allot
 from tasks.durations import boots
-from tasks.forecast import Forecast, Oracle
+from tasks.forecast import Forecast, Oracle, longest
 from tasks.spans import span
 from tasks.undone import LEFT_OUT
 
@@ -37,7 +37,10 @@ class Outlook(NamedTuple):
     """What is expected of a sweep before it starts."""
 
     forecast: Forecast
-    """Of what is still to be run."""
+    """Of what is still to be run, one trial after another."""
+    together: Forecast
+    """The same with all places of the sweep at work at once; equal to it where there is one."""
+    places: int
     done: int
     """Trials of its latest run that stand."""
     deadline: Deadline | None
@@ -162,13 +165,16 @@ def outlook(
     records = {record.trial: record for found in own.values() for record in found}
     todo = _undone(plan.trials, records)
     oracle = Oracle(sweep, question.hosts, past_boots(store, question.hosts, known=own))
-    forecast = oracle.all(todo)
+    places = dict.fromkeys(trial.host for trial in plan.trials)
+    shares = [[trial for trial in todo if trial.host == place] for place in places]
+    together = longest([oracle.all(share) for share in shares])
     deadline = deadline_of(sweep, typed, now)
     chosen = None
-    if deadline is not None and forecast.unknown < len(todo):
-        left_s = (deadline.at - now).total_seconds()
+    if deadline is not None and together.unknown < len(todo):
+        left_s = (deadline.at - now).total_seconds() * len(places)
         chosen = allot(sweep, todo, _cost_of(oracle), left_s)
-    return Outlook(forecast, len(plan.trials) - len(todo), deadline, chosen)
+    done = len(plan.trials) - len(todo)
+    return Outlook(oracle.all(todo), together, len(places), done, deadline, chosen)
 
 
 def past_boots(

@@ -12,7 +12,7 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling, Crashed
 
-from flows.host_slots import PROCESS
+from flows.host_slots import HOLDS, PROCESS, give_back
 from flows.prefect_stages import shown
 from infra.process_identity import look_up
 
@@ -82,13 +82,16 @@ class PrefectCrew:
         found = shown(lambda: self._read(place))
         if found is None:
             return True
-        if found.state is None or found.state.is_final():
-            return False
         word = found.labels.get(PROCESS)
-        if word is None or look_up(str(word)) != "dead":
-            return True
-        # Nobody else says so where its worker died with it; the reaper would, minutes later.
-        shown(lambda: self._set(place, Crashed(message="found dead: its process is gone")))
+        dead = word is not None and look_up(str(word)) == "dead"
+        if found.state is not None and not found.state.is_final():
+            if not dead:
+                return True
+            # Nobody else says so where its worker died with it; the reaper would, minutes later.
+            shown(lambda: self._set(place, Crashed(message="found dead: its process is gone")))
+        held = str(found.labels.get(HOLDS, "")).split()
+        if dead and held:
+            shown(lambda: self._give_back(held))
         return False
 
     def cancel(self, place: str) -> None:
@@ -106,6 +109,10 @@ class PrefectCrew:
     def _read(self, place: str) -> FlowRun:
         with get_client(sync_client=True) as client:
             return client.read_flow_run(self._runs[place])
+
+    def _give_back(self, slots: list[str]) -> None:
+        with get_client(sync_client=True) as client:
+            give_back(client, slots)
 
     def _set(self, place: str, state: State[Any]) -> None:
         with get_client(sync_client=True) as client:

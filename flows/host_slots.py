@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
 from prefect.concurrency.sync import concurrency
 
 from flows.prefect_stages import shown
@@ -68,6 +69,12 @@ def held_slots(flow_run: str | None, hosts: Iterable[str], wait_s: float) -> Ite
         write_labels(flow_run, {HOLDS: " ".join(slots)})
         yield
     write_labels(flow_run, {HOLDS: ""})
+
+
+def give_back(client: SyncPrefectClient, names: Iterable[str]) -> None:
+    """Frees slots that a dead process was given; else they are free when its lease ends."""
+    for name in names:
+        client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(active_slots=0))
 
 
 def write_labels(flow_run: str | None, labels: Mapping[str, str]) -> None:

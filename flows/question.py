@@ -74,8 +74,8 @@ def pose(
             problems += error.problems
     for name in asked.tolerate:
         if name not in GUARDS_BY_NAME:
-            known = ", ".join(sorted(GUARDS_BY_NAME))
-            problems.append(Problem(file, f"tolerate.{name}", f"no such finding: one of {known}"))
+            names = ", ".join(sorted(GUARDS_BY_NAME))
+            problems.append(Problem(file, f"tolerate.{name}", f"no such finding: one of {names}"))
     problems += [Problem(file, s.where, s.message) for s in host_problems(list(hosts.values()))]
     if problems:
         raise ConfigError(problems)

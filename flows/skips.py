@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from configs.plan import Trial
-    from infra.store import RunFolder
+    from infra.store import RunFolder, TrialFolder
     from tasks.record import Failure, TrialRecord
 
 # Failures that say nothing of the setting: the trial is run again when the sweep is.
@@ -113,6 +113,20 @@ def of_the_setting(failure: Failure) -> bool:
     )
 
 
+def unfinished(run: RunFolder, of: Collection[str] | None = None) -> list[TrialFolder]:
+    """Attempts without a record.
+
+    Args:
+        run: The run.
+        of: Trials; None: all.
+    """
+    return [
+        folder
+        for folder in run.trials()
+        if not folder.finished and (of is None or folder.trial in of)
+    ]
+
+
 def reconcile(run: RunFolder, of: Collection[str] | None = None) -> Iterator[str]:
     """Records attempts that ended without a record: their process was killed.
 
@@ -123,16 +137,12 @@ def reconcile(run: RunFolder, of: Collection[str] | None = None) -> Iterator[str
     Yields:
         One sentence for each.
     """
-    unfinished = [
-        folder
-        for folder in run.trials()
-        if not folder.finished and (of is None or folder.trial in of)
-    ]
-    if not unfinished:
+    cut_off = unfinished(run, of)
+    if not cut_off:
         return
     plan = {trial.id: trial for trial in read_run_plan(run).trials}
     sweep = read_run_sweep(run)
-    for folder in unfinished:
+    for folder in cut_off:
         trial = plan.get(folder.trial)
         if trial is None:
             continue

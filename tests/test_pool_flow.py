@@ -12,6 +12,7 @@ import pytest
 from flows.blocks import read_note
 from flows.runs import read_records
 from infra.run_locks import lanes
+from tasks.record import TrialRecord
 from tests import pooling, sweeping
 from tests.agent_host import until
 from tests.deployed import deployed
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from infra.store import RunFolder
-    from tasks.record import TrialRecord
     from tests.deployed import Server
     from tests.pooling import Several
 
@@ -123,24 +123,29 @@ def test_no_slot_is_held_afterwards(server: Server, done: tuple[Any, list[TrialR
 
 
 def test_a_lane_that_is_killed_is_started_again(server: Server, three: Several) -> None:
-    run = begin(server, three, "killed", 5)
+    run = begin(server, three, "killed", 10)
 
-    def busy() -> str | None:
+    def busy() -> tuple[str, int] | None:
+        """A lane, with its process, whose engine runs."""
         folder = latest(three, "killed")
-        found = lanes(folder.path) if folder is not None else {}
-        mine = [t for t in folder.trials() if not t.finished] if folder is not None else []
-        there = three.grounds["host-2"].engines()
-        return found.get("host-2") if mine and there else None
+        for host, process in lanes(folder.path).items() if folder is not None else ():
+            if host != "host-1" and three.grounds[host].engines():
+                return host, int(process)
+        return None
 
-    os.kill(int(until(busy, 90)), signal.SIGKILL)
+    host, process = until(busy, 150)
+    os.kill(process, signal.SIGKILL)
     ended = server.ended(run, _BOUND_S)
     folder = latest(three, "killed")
     assert folder is not None
     records = read_records(folder)
     assert ended["state_type"] == "COMPLETED", ended["state"]
-    assert len(records) == 10
+    assert len(records) == 20
     assert {record.status for record in records} <= sweeping.MEASURED
-    assert "host-2: its lane is gone; it is started again" in server.logs(run)
+    assert f"{host}: its lane is gone; it is started again" in server.logs(run)
+    ends = [TrialRecord.model_validate_json(t.record.read_bytes()) for t in folder.trials()]
+    failed = [end.failure.failure_class for end in ends if end.failure is not None]
+    assert failed == ["cancelled"], "the dead lane's attempt alone, and nothing on other hosts"
     assert read_note(folder).lost == {}
     until(three.empty, 30)
 
