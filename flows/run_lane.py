@@ -11,7 +11,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State  # noqa: TC002 - Prefect reads it for its form
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 
 from configs.nodes import nodes_of
 from flows.aftermath import clean_up_lane
@@ -61,9 +61,12 @@ def run_lane(run: str, place: str, until: str | None = None) -> State[Any]:
         if not is_conducted(folder.path):
             raise Orphaned(f"{folder.id} is conducted by nobody any more: its lane on {place} ends")
 
-    with held_slots(run_id, nodes_of(place), A_DAY_S), lane(folder.path, place):
-        between()
-        done = work_lane(Work(question, folder, hands, budget), place, between)
+    try:
+        with held_slots(run_id, nodes_of(place), A_DAY_S), lane(folder.path, place):
+            between()
+            done = work_lane(Work(question, folder, hands, budget), place, between)
+    except Orphaned as error:
+        return Cancelled(message=str(error))
     blocks = f"{done.blocks} block{'s' if done.blocks != 1 else ''}"
     if done.lost is not None:
         return Failed(message=f"{place} is given up after {blocks}: {done.lost}")
