@@ -95,16 +95,28 @@ DRAFTER_FAILURES = (
     ),
     FailureClass(
         name="draft_config_invalid",
-        cause="The drafter's config.json is absent or is not a model's config.",
+        cause="The drafter's config.json is absent, is not a model's config, or lacks what the engine"
+        " reads.",
         remedy="Copy the drafter again with its config.json.",
         who="user",
         retry="after_change",
-        citation="sglang 0.5.12 log, drafter without config",
+        citation="sglang 0.5.12 logs: drafters without config, architectures and dtype",
         signatures=(
             seen(NO_CONFIG, "look at {path}/config.json", drafter=True),
             seen(
                 r"'\w+Config' object has no attribute '(?P<field>draft_vocab_size)'",
                 'add "draft_vocab_size" to the drafter\'s config.json: null or the number',
+            ),
+            # Of a drafter alone: the target's config was read before any model runner was.
+            seen(
+                r"'NoneType' object is not subscriptable",
+                'add "architectures" to the drafter\'s config.json: ["LlamaForCausalLMEagle3"]',
+                frames=r"in _build_model_config\b",
+            ),
+            seen(
+                r"expected mat1 and mat2 to have the same dtype",
+                "write the target's \"dtype\" into the drafter's config.json, or pass --dtype",
+                frames=_EAGLE3_FRAME,
             ),
         ),
     ),
@@ -135,6 +147,7 @@ DRAFTER_FAILURES = (
             seen(_WIDTHS, frames=_EAGLE3_FRAME, stages=("draft_graph_capture", "graph_capture")),
             seen(r"Target and draft model should have the same vocabulary size"),
             seen(r"Attempted to load weight \(.{0,80}\) into parameter", drafter=True),
+            seen(r"param_data\.shape=.{0,60} loaded_weight\.shape=", drafter=True),
             seen(r"Tried to load weights of size .{0,80} ?to a parameter of size", drafter=True),
             seen(r"^AssertionError", frames=r"vocab_parallel_embedding\.py", drafter=True),
             seen(r"shape of weights is not divisible|size mismatch for", drafter=True),

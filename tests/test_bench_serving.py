@@ -317,12 +317,16 @@ def test_of_nothing_the_pretend_client_writes_nan_as_the_real_one_does():
 
 
 @pytest.mark.parametrize(
-    ("name", "speed", "accept"),
-    [("sglang-0.5.9.jsonl", 144.2, 2.816), ("vllm-0.33.0.jsonl", 343.8, 2.821)],
+    ("name", "requests", "speed", "accept"),
+    [
+        ("sglang-0.5.9.jsonl", 6, 144.2, 2.816),
+        ("vllm-0.33.0.jsonl", 6, 343.8, 2.821),
+        ("sglang-0.5.12.post1-h200.jsonl", 64, 1424.1, 3.033),
+    ],
 )
-def test_what_the_real_clients_wrote_is_read(name, speed, accept):
-    told = read_bench(real(name), Circumstances(requested=6, spec_active=True))
-    assert (told.valid, told.completed, told.request_rate) == (True, 6, "inf")
+def test_what_the_real_clients_wrote_is_read(name, requests, speed, accept):
+    told = read_bench(real(name), Circumstances(requested=requests, spec_active=True))
+    assert (told.valid, told.completed, told.request_rate) == (True, requests, "inf")
     assert told.output_throughput == pytest.approx(speed, rel=1e-3)
     assert told.accept_len == pytest.approx(accept, rel=1e-3)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from infra.rehearsal import weights
 from tests import rehearsing
+from tests.agent_host import until
 from tests.gpu import broken_drafters as broken
 from tests.gpu import try_drafters
 
@@ -66,6 +69,40 @@ def test_each_drafter_is_tried_and_held_against_the_prediction(host: Path) -> No
     assert "4 of 5 as predicted" in done.stdout
     assert "eagle1-weights: works (NOT dies_loading)" in done.stdout
     assert done.returncode == 1
+
+
+def living(group: int) -> list[str]:
+    """The processes of a group that have not ended; one that nobody has reaped yet has."""
+    fields = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields.append(file.read_text().rpartition(")")[2].split())
+    return [state for state, _parent, member, *_ in fields if int(member) == group and state != "Z"]
+
+
+@pytest.mark.long
+def test_a_time_limit_leaves_no_server_behind(host: Path, tmp_path: Path) -> None:
+    home = host / "home"
+    words = ["--python", str(home / "venv/bin/python"), "--target", "target", "--good", "good"]
+    words += ["--broken", "broken", "--out", str(tmp_path), "--", "--tp-size", "8"]
+    script = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *words],
+        cwd=home,
+        env={"PATH": f"{host}/bin:{os.environ['PATH']}", "HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    log = tmp_path / "good.log"
+    until(lambda: log.exists() and log.stat().st_size > 0)
+    (server,) = map(int, Path(f"/proc/{script.pid}/task/{script.pid}/children").read_text().split())
+    assert living(server)
+    try:
+        script.terminate()
+        assert script.wait(60) == 128 + signal.SIGTERM
+        until(lambda: not living(server))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("one", [one for one in broken.BREAKS if one.seen not in {"", *NOT_TOLD}])

@@ -4,6 +4,8 @@
 #   bash tests/gpu/run.sh sweep     base, good and weak drafter, two blocks; run again, it goes on
 #   bash tests/gpu/run.sh drafters  what SGLang does with each broken drafter, beside the prediction
 #   bash tests/gpu/run.sh short     base and good drafter, one block: does it all work there?
+#   bash tests/gpu/run.sh bench     the same, with SGLang's own client beside ours
+#   bash tests/gpu/run.sh bench-missing  a client that lacks a package; a profile of plain decoding
 #   bash tests/gpu/run.sh x2-screen two GPUs: all-reduce under NCCL's levels, one start for proof
 #   bash tests/gpu/run.sh x2        two GPUs: the sweep, with what that screen leaves (or a new one)
 #   bash tests/gpu/run.sh profile   base and good drafter, one block, with a profile; fixtures of it
@@ -52,6 +54,11 @@ short)
     "$HERE/configs/sweeps/h200.yaml" > "$HERE/configs/sweeps/h200-short.yaml"
   (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-540}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200-short); echo "exit $?"
   rm "$HERE/configs/sweeps/h200-short.yaml" ;;
+bench)
+  (cd "$HERE" && env PYTHONPATH="$ROOT:/tmp/product" timeout -s TERM "${LIMIT:-540}" "${PYTHON:-python3}" -c 'from flows.cli import main; main()' run h200-bench); echo "exit $?" ;;
+bench-missing)
+  mv /tmp/site/datasets /tmp/datasets.away; trap 'mv /tmp/datasets.away /tmp/site/datasets' EXIT
+  sweep run h200-bench-missing; echo "exit $?" ;;
 x2-screen)
   target_x2; sweep screen h200-x2; echo "exit $?"; sweep plan h200-x2 | tail -40 ;;
 x2)

@@ -61,6 +61,8 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments[:split])
     asked.flags = arguments[split + 1 :]
     asked.out.mkdir(parents=True, exist_ok=True)
+    # A time limit ends this script, and with it the server that it has up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     good = attempt(asked, asked.good, None)
     print(f"good: {good.outcome}, accept length {good.accept_length}")
     if good.accept_length is None:
