@@ -8,6 +8,7 @@ comparison of its own.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from configs.plan import blocks_of
@@ -39,6 +40,8 @@ class Note(Value):
     lost now, they are not run again elsewhere."""
     cut_off: tuple[str, ...] = ()
     """Markers of attempts that could not tear down."""
+    began: datetime | None = None
+    """When the present process began."""
 
     def is_over(self, block: int) -> bool:
         """Whether nobody need look at a block any more."""
@@ -68,7 +71,12 @@ class Blocks:
             cut_off: See :class:`Note`.
         """
         self._change(
-            lambda note: Note(taken=note.taken, whole=tuple(whole), cut_off=tuple(cut_off))
+            lambda note: Note(
+                taken=note.taken,
+                whole=tuple(whole),
+                cut_off=tuple(cut_off),
+                began=datetime.now(UTC),
+            )
         )
 
     def take(self, place: str) -> int | None:

@@ -65,6 +65,7 @@ class Conductor:
         hands: What is worked with.
         budget: Says what there is time for; None: for everything.
         cut_off: Markers of attempts that could not tear down, as :func:`begin` found them.
+        began: When the sweep did; None: now.
     """
 
     def __init__(
@@ -74,6 +75,8 @@ class Conductor:
         hands: Hands,
         budget: Budget | None = None,
         cut_off: Sequence[str] = (),
+        *,
+        began: datetime | None = None,
     ) -> None:
         self._question = question
         self._run = run
@@ -88,7 +91,7 @@ class Conductor:
         """Hands on hosts that are claimed: for the whole sweep, or another one would slip in
         between two trials."""
         self._records: dict[str, TrialRecord] = {}
-        self._halt = Halt(question)
+        self._halt = Halt(question, began)
         self._seen: FilesSeen = {}
         self._skipped = SkipLines(hands.say)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from configs.plan import blocks_of
@@ -23,12 +23,16 @@ class Halt:
 
     The blocks that are over become more and never fewer, also where several places work on them at
     once: so their number says which they are, and looks of several places are one row of looks.
+
+    Args:
+        question: The sweep.
+        began: When the sweep did; None: now.
     """
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, began: datetime | None = None) -> None:
         self._sweep = question.sweep
         self._blocks = blocks_of(question.plan.trials)
-        self._began = time.monotonic()
+        self._began = began or datetime.now(UTC)
         self._looked = 0
         self._stopped: str | None = None
 
@@ -42,7 +46,8 @@ class Halt:
         until = self._sweep.until
         if until is None or self._stopped is not None:
             return self._stopped
-        if until.hours is not None and time.monotonic() - self._began > until.hours * 3600:
+        hours = (datetime.now(UTC) - self._began).total_seconds() / 3600
+        if until.hours is not None and hours > until.hours:
             self._stopped = f"the {until.hours:g} hours are over"
         elif until.half_width:
             self._look(self._over(trial.block, records), records, until)

@@ -86,7 +86,8 @@ def work_lane(work: Work, place: str, between: Callable[[], None]) -> Done:
         WorldError: Not the place's fault: no disk space, a record that cannot be read.
     """
     blocks = Blocks(work.run, work.question.plan, classes_of(work.question))
-    conductor = Conductor(*work, blocks.note().cut_off)
+    note = blocks.note()
+    conductor = Conductor(*work, note.cut_off, began=note.began)
     done = 0
 
     def trials() -> Iterator[Trial]:
