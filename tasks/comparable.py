@@ -65,6 +65,11 @@ def block_of(record: TrialRecord) -> tuple[str, str, int]:
     return record.sweep_run, record.host, record.block
 
 
+def host_of(block: tuple[str, str, int]) -> str:
+    """The host of a block, as :func:`block_of` gives it."""
+    return block[1]
+
+
 def facts(record: TrialRecord) -> dict[str, str]:
     """What must be equal for two trials to be compared; arm and factor levels are no part of it."""
     return {

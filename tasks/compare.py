@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tasks import accounts, comparison
 from tasks.across_arms import notes_across_arms
-from tasks.comparable import block_of, made_up, select, setting
+from tasks.comparable import block_of, host_of, made_up, select, setting
 from tasks.comparison import Cell, Comparison
 from tasks.crossings import crossovers
 from tasks.factor_effects import ACCEPT, STEP, level_effects, speculating
@@ -132,7 +132,7 @@ def _without_outliers(
 ) -> tuple[Selection, tuple[comparison.Outlier, ...]]:
     """Leaves out boots that fell out of line as a whole, by the leading figure."""
     ladder = log_series(selection.kept, metric).values()
-    found = {(o.setting, o.block): o for o in outlier_boots(ladder)}
+    found = {(o.setting, o.block): o for o in outlier_boots(ladder, host_of=host_of)}
     boots = {(setting(r), block_of(r)): r for r in selection.kept}
     outliers = tuple(
         comparison.Outlier(

@@ -36,6 +36,8 @@ class Cell(Value):
     reference_levels: dict[str, str]
     blocks: int
     """Blocks that hold both settings."""
+    hosts: int = 1
+    """Hosts that these blocks ran on; with several, the interval is for all hosts of the kind."""
     value: float
     """Geometric mean over those blocks, in the metric's unit."""
     reference_value: float
@@ -56,8 +58,11 @@ class Cell(Value):
     why: str
     """The verdict in words."""
     further_blocks: int | None
-    """Undecided: further blocks that would decide, as things stand; None when none would, or when
-    the spread is not known. Decided: 0."""
+    """Undecided: further blocks on the same hosts that would decide, as things stand; None when
+    none would, or when the spread is not known. Decided: 0."""
+    further_hosts: int | None = None
+    """Undecided, on several hosts: further hosts, with as many blocks each, that would decide; None
+    when none would. Decided: 0."""
     detectable: float | None
     """Smallest ratio above 1 that four of five sweeps like this one would find; None: unknown."""
     own_noise: bool
