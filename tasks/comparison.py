@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from configs.values import Value
+from tasks.host_values import HostsCompared
 from tasks.level_values import Interaction, LevelEffect
 from tasks.record import Finding, KindAcceptance
 from tasks.what_if_answers import WhatIf
@@ -13,7 +14,8 @@ from tasks.what_if_answers import WhatIf
 # 1 - first shape.
 # 2 - alone_low, alone_high; intervals in accounts and crossovers; outliers; looks.
 # 3 - synthetic, what_if.
-SCHEMA = 3
+# 4 - between_hosts; hosts and further_hosts of a cell.
+SCHEMA = 4
 
 Verdict = Literal["better", "worse", "same", "undecided"]
 
@@ -251,6 +253,8 @@ class Comparison(Value):
     """Whether a level does the same for an arm as for the baseline."""
     findings: tuple[Finding, ...] = ()
     """What no single trial can show (tasks/level_findings)."""
+    between_hosts: HostsCompared | None = None
+    """Whether the hosts agree; None on a single one."""
     what_if: WhatIf | None = None
     """Answers from pretended acceptance; None where nothing was pretended."""
     notes: tuple[str, ...]

@@ -11,6 +11,7 @@ from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
 from tasks.report_client import client_section
 from tasks.report_factors import effects_section
+from tasks.report_hosts import hosts_note, hosts_section
 from tasks.report_inside import inside_section
 from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
@@ -82,6 +83,7 @@ def render_report(
         ("Left undone", undone_section(ordered)),
         ("Speed against concurrency", _figures(figures, "speed")),
         (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
+        ("Between hosts", hosts_section(comparison)),
         ("Where it breaks even", _crossovers(comparison)),
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
         ("Inside a step", _under(_figures(figures, "inside"), inside_section(ordered))),
@@ -116,9 +118,11 @@ def _overview(comparison: Comparison, records: Sequence[TrialRecord]) -> str:
     ]
     where = ", ".join(comparison.hosts) or "no host"
     kind = f" ({comparison.host_class})" if comparison.host_class else ""
+    hosts = comparison.between_hosts
+    agree = f" {inline(hosts.sentence[:1].upper() + hosts.sentence[1:])}." if hosts else ""
     return (
         f"{len(records)} trials on {where}{kind}: {', '.join(counts) or 'none'}. "
-        f"Runs: {', '.join(comparison.sweep_runs) or 'none'}."
+        f"Runs: {', '.join(comparison.sweep_runs) or 'none'}.{agree}"
     )
 
 
@@ -270,6 +274,7 @@ def _method(comparison: Comparison) -> str:
         f"account of speed at {100 * comparison.confidence:.3g} % each. *Same* means wholly within {comparison.same_margin:.0%} either way; "
         f"*better* and *worse* exclude no change and are beyond that margin; the rest is "
         f"*undecided*, with the number of further blocks that would decide."
+        f"{hosts_note(comparison)}"
     )
     if smallest:
         text += (
