@@ -25,10 +25,10 @@ from tasks.check_table import PASSING
 from tasks.launch import read_secrets
 from tasks.publish import publish_missing, publish_trial
 from tasks.record_trial import bare_record, fingerprint
-from tasks.reporting import compare_sweep, write_report
+from tasks.reporting import compare_classes, write_report
 from tasks.screen import kept_words
 from tasks.screen_kept import keep_screen
-from tasks.stopping import enough_known
+from tasks.stopping import enough_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -188,7 +188,9 @@ class Conductor:
         elif until.half_width and block >= until.min_blocks and block > self._looked:
             self._looked = block
             so_far = [r for r in self._records.values() if r.block <= block]
-            known = enough_known(compare_sweep(self._question.sweep, so_far), until.half_width)
+            known = enough_everywhere(
+                compare_classes(self._question.sweep, so_far), until.half_width
+            )
             self._stopped = known and f"enough is known after {block} blocks: {known}"
         return self._stopped
 

@@ -14,7 +14,7 @@ from tasks.what_if_answers import WhatIf
 # 1 - first shape.
 # 2 - alone_low, alone_high; intervals in accounts and crossovers; outliers; looks.
 # 3 - synthetic, what_if.
-# 4 - between_hosts; hosts and further_hosts of a cell.
+# 4 - between_hosts, classes; hosts and further_hosts of a cell.
 SCHEMA = 4
 
 Verdict = Literal["better", "worse", "same", "undecided"]
@@ -223,6 +223,9 @@ class Comparison(Value):
     """What was made up in the trials that entered: "dummy weights", "simulated acceptance"; then
     no ratio is a claim about a drafter."""
     host_class: str | None
+    classes: tuple[str, ...] = ()
+    """All classes of hosts that the sweep ran on, where there are several: each has a comparison
+    of its own, and this is the one of ``host_class``."""
     hosts: tuple[str, ...]
     baseline: str | None
     """Name of the baseline arm."""

@@ -37,6 +37,19 @@ def decision_sentence(comparison: Comparison) -> str:
     return ". ".join([*no_claims(comparison), _sentence(comparison)])
 
 
+def decision_of(comparisons: Sequence[Comparison]) -> str:
+    """The decision of a sweep; on unlike hosts that of each class, in one sentence.
+
+    Args:
+        comparisons: one for each class of hosts, at least one.
+    """
+    if len(comparisons) == 1:
+        return decision_sentence(comparisons[0])
+    claims = dict.fromkeys(claim for one in comparisons for claim in no_claims(one))
+    said = "; ".join(f"on {one.host_class}: {_sentence(one)}" for one in comparisons)
+    return ". ".join([*claims, said[:1].upper() + said[1:]])
+
+
 def no_claims(comparison: Comparison) -> list[str]:
     """What its figures are no claim about; stands before everything that is shown of them."""
     said = [REHEARSAL] if comparison.rehearsal else []

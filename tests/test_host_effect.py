@@ -122,8 +122,9 @@ def test_equal_blocks_give_the_mean_squares_of_the_textbook():
     hosts = rest.reshape(4, 3, 3).mean(2)
     between = 3 * (hosts**2).sum()
     spread = spread_of(found)
-    assert tuple(spread.between) == (pytest.approx(between / 6), 6)
-    assert tuple(spread.within) == (pytest.approx(((rest**2).sum() - between) / 18), 18)
+    assert spread.between.value == pytest.approx(between / 6)
+    assert spread.within.value == pytest.approx(((rest**2).sum() - between) / 18)
+    assert (spread.between.df, spread.within.df) == (6, 18)
     assert spread.share == pytest.approx(3)
     two = {arm: found[arm] for arm in (0, 1)}
     alike = spread_of(two)
