@@ -78,14 +78,14 @@ def between_hosts(table: Table, host_of: HostOf) -> HostSpread | None:
         return None
     of_settings, coarse = two_way([(s, b) for s, b, _ in cells])
     of_pairs, fine = two_way([((s, host_of(b)), b) for s, b, _ in cells])
-    left, left_fine = _residual_maker(coarse), _residual_maker(fine)
-    interaction = left - left_fine
-    df, df_fine = round(float(np.trace(interaction))), round(float(np.trace(left_fine)))
+    few, many = _basis(coarse), _basis(fine)
+    df, df_fine = many.shape[1] - few.shape[1], len(cells) - many.shape[1]
     if df < 1:
         return None
     y = np.array([value for _, _, value in cells])
-    apart, rest = interaction @ y, left_fine @ y
-    spread: NDArray[np.float64] = interaction @ of_pairs
+    rest = y - many @ (many.T @ y)
+    apart = y - few @ (few.T @ y) - rest
+    spread: NDArray[np.float64] = of_pairs - few @ (few.T @ of_pairs)
     share = float((spread * of_pairs).sum()) / df
     settings = list(dict.fromkeys(s for s, _, _ in cells))
     pair_setting = of_pairs.T @ of_settings > 0
@@ -242,5 +242,8 @@ def _between(by_host: Mapping[Hashable, Sequence[float]]) -> float:
     return math.fsum(len(values) * (fmean(values) - mean) ** 2 for values in by_host.values())
 
 
-def _residual_maker(design: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.eye(len(design)) - design @ np.linalg.pinv(design)
+def _basis(design: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal columns that span a design: the projection without its square matrix."""
+    columns, sizes, _ = np.linalg.svd(design, full_matrices=False)
+    found: NDArray[np.float64] = columns[:, sizes > sizes[0] * 1e-9]
+    return found

@@ -91,8 +91,9 @@ def _worst(tables: list[Table], boots: list[tuple[Any, Any]], host_of: HostOf) -
     if not boots:
         return None
     _, design = two_way([((s, host_of(b)), b) for s, b in boots])
-    rest = _mean_residual(tables, boots, design)
-    hat = design @ np.linalg.pinv(design)
+    inverse = np.linalg.pinv(design)
+    rest = _mean_residual(tables, boots, design, inverse)
+    hat = design @ inverse
     free = 1 - np.diag(hat)
     df = round(len(boots) - float(np.trace(hat)))
     if df < FEWEST_DF:
@@ -110,7 +111,10 @@ def _worst(tables: list[Table], boots: list[tuple[Any, Any]], host_of: HostOf) -
 
 
 def _mean_residual(
-    tables: list[Table], boots: list[tuple[Any, Any]], design: NDArray[np.float64]
+    tables: list[Table],
+    boots: list[tuple[Any, Any]],
+    design: NDArray[np.float64],
+    inverse: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Residuals of setting + block at each step of the ladder, averaged over the ladder."""
     total, count = np.zeros(len(boots)), np.zeros(len(boots))
@@ -118,9 +122,11 @@ def _mean_residual(
         here = np.array([b in table.get(s, {}) for s, b in boots])
         if not here.any():
             continue
+        # A table that lacks no boot, as nearly all do, needs no inverse of its own.
         x = design[here]
+        solved = inverse if here.all() else np.linalg.pinv(x)
         y = np.array([table[s][b] for (s, b), there in zip(boots, here, strict=True) if there])
-        total[here] += y - x @ (np.linalg.pinv(x) @ y)
+        total[here] += y - x @ (solved @ y)
         count[here] += 1
     return total / np.maximum(count, 1)
 
