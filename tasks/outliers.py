@@ -91,7 +91,7 @@ def _worst(tables: list[Table], boots: list[tuple[Any, Any]], host_of: HostOf) -
     if not boots:
         return None
     _, design = two_way([((s, host_of(b)), b) for s, b in boots])
-    inverse = np.linalg.pinv(design)
+    inverse: NDArray[np.float64] = np.linalg.pinv(design)
     rest = _mean_residual(tables, boots, design, inverse)
     hat = design @ inverse
     free = 1 - np.diag(hat)
