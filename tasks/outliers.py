@@ -91,7 +91,7 @@ def _worst(tables: list[Table], boots: list[tuple[Any, Any]], host_of: HostOf) -
     if not boots:
         return None
     _, design = two_way([((s, host_of(b)), b) for s, b in boots])
-    inverse: NDArray[np.float64] = np.linalg.pinv(design)
+    inverse = np.linalg.pinv(design)
     rest = _mean_residual(tables, boots, design, inverse)
     hat = design @ inverse
     free = 1 - np.diag(hat)
@@ -114,7 +114,7 @@ def _mean_residual(
     tables: list[Table],
     boots: list[tuple[Any, Any]],
     design: NDArray[np.float64],
-    inverse: NDArray[np.float64],
+    inverse: NDArray[np.floating[Any]],
 ) -> NDArray[np.float64]:
     """Residuals of setting + block at each step of the ladder, averaged over the ladder."""
     total, count = np.zeros(len(boots)), np.zeros(len(boots))
