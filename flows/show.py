@@ -214,9 +214,8 @@ def _tables(comparison: Comparison, *, every_figure: bool) -> list[RenderableTyp
     for found in comparison.findings:
         parts += _wrapped(f"{found.name}: {found.where}: {found.evidence}", style="yellow")
     if comparison.between_hosts is not None:
-        said = comparison.between_hosts.sentence
         style = "yellow" if comparison.between_hosts.odd else ""
-        parts += _wrapped(f"{said[:1].upper()}{said[1:]}.", style=style)
+        parts += _wrapped(f"hosts: {comparison.between_hosts.sentence}", style=style)
     return parts
 
 

@@ -12,6 +12,8 @@ class HostRatio(Value):
     concurrency: int
     arm: str
     levels: dict[str, str]
+    reference_arm: str
+    reference_levels: dict[str, str]
     host: str
     blocks: int
     ratio: float

@@ -156,13 +156,15 @@ def _ratios(rung: Rung, table: Series, pair: Pair) -> list[HostRatio]:
     for block in sorted(ours):
         if block in theirs:
             by_host.setdefault(host_of(block), []).append(block)
-    (arm, levels), _ = pair
+    (arm, levels), (reference, reference_levels) = pair
     return [
         HostRatio(
             probe=rung[0],
             concurrency=rung[1],
             arm=arm,
             levels=dict(levels),
+            reference_arm=reference,
+            reference_levels=dict(reference_levels),
             host=host,
             blocks=len(blocks),
             ratio=math.exp(fmean(ours[b] - theirs[b] for b in blocks)),

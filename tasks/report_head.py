@@ -40,7 +40,7 @@ def overview(comparison: Comparison, records: Sequence[TrialRecord]) -> str:
     where = ", ".join(comparison.hosts) or "no host"
     kind = f" ({comparison.host_class})" if comparison.host_class else ""
     hosts = comparison.between_hosts
-    agree = f" {inline(hosts.sentence[:1].upper() + hosts.sentence[1:])}." if hosts else ""
+    agree = f" Hosts: {inline(hosts.sentence)}." if hosts else ""
     return (
         f"{len(records)} trials on {where}{kind}: {', '.join(counts) or 'none'}. "
         f"Runs: {', '.join(comparison.sweep_runs) or 'none'}.{agree}"

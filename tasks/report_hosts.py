@@ -21,7 +21,7 @@ def hosts_section(comparison: Comparison) -> str:
     found = comparison.between_hosts
     if found is None or not found.ratios:
         return ""
-    parts = [f"**{inline(found.sentence[:1].upper() + found.sentence[1:])}.**", _intro(comparison)]
+    parts = [f"**Hosts: {inline(found.sentence)}.**", _intro(comparison)]
     for probe in dict.fromkeys(ratio.probe for ratio in found.ratios):
         parts.append(f"Probe {probe}, {found.metric}, as a change.\n\n{_ratios(found, probe)}")
         parts.append(
@@ -75,15 +75,29 @@ def _cell(one: HostRatio | None, odd: bool) -> str:
 
 
 def _references(found: HostsCompared, probe: str) -> str:
-    """The reference's own figure on each host, once for each of them."""
-    rows: dict[tuple[int, tuple[str, ...]], None] = {}
-    for (_, users), by_host in sorted(_rows(found, probe).items(), key=lambda row: row[0][1]):
-        values = tuple(
-            figure(by_host[host].reference_value) if host in by_host else UNKNOWN
-            for host in found.hosts
-        )
-        rows[users, values] = None
-    return table(("users", *found.hosts), ((str(users), *values) for users, values in rows))
+    """The references' own figures on each host, from whichever ratio has most blocks there."""
+    most: dict[tuple[str, int], dict[str, HostRatio]] = {}
+    for one in found.ratios:
+        if one.probe != probe:
+            continue
+        reference = setting_label(one.reference_arm, one.reference_levels)
+        by_host = most.setdefault((reference, one.concurrency), {})
+        if one.host not in by_host or one.blocks > by_host[one.host].blocks:
+            by_host[one.host] = one
+    return table(
+        ("setting", "users", *found.hosts),
+        (
+            (
+                reference,
+                str(users),
+                *(
+                    figure(by_host[host].reference_value) if host in by_host else UNKNOWN
+                    for host in found.hosts
+                ),
+            )
+            for (reference, users), by_host in sorted(most.items())
+        ),
+    )
 
 
 def _rows(found: HostsCompared, probe: str) -> dict[tuple[str, int], dict[str, HostRatio]]:

@@ -41,6 +41,9 @@ def test_hosts_that_agree():
     assert (
         "| setting | users | host-a | host-b | host-c | host-d | between hosts | wider |" in report
     )
+    assert "| setting | users | host-a | host-b | host-c | host-d |\n" in report
+    assert report.count("\n| base | 16 |") == 1
+    assert f"Runs: run1. Hosts: the hosts agree within {found.apart * 100:.1f} %." in report
     assert "The blocks ran on 4 hosts" in report
 
 
