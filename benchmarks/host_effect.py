@@ -235,7 +235,9 @@ def named(layout: tuple[int, ...], off: float, seeds: Iterable[int]) -> list[tup
         pairs = {rung: [(arm(a), arm(0)) for a in (1, 2, 3)] for rung in ladder}
         found = compare_hosts(ladder, pairs, "output_tok_s", 0.02, 0.95)
         odd = found.odd if found else ()
-        said.append((bool(odd), any(one.host == "h0" and one.arm == "arm-1" for one in odd)))
+        # Of two hosts nobody knows which one is off.
+        right = {"h0"} if len(layout) > 2 else {"h0", "h1"}
+        said.append((bool(odd), any(one.host in right and one.arm == "arm-1" for one in odd)))
     return said
 
 
@@ -252,7 +254,7 @@ def broken(scene: Scene, found: list[Tally]) -> list[str]:
     """Limits that the method in use does not keep."""
     wrong = max(one.wrong[CHOSEN] for one in found)
     covers = min(one.covers[CHOSEN] for one in found)
-    limits = (0.09, 0.88) if scene.together else (0.065, 0.92)
+    limits = (0.07, 0.88) if scene.together else (0.065, 0.92)
     return [
         f"{title(scene)}: {what} {value:.1%}"
         for what, value, bad in (
@@ -283,7 +285,7 @@ Each sweep: 4 arms unless it says two, three concurrencies, so 9 (3) ratios in t
 - *wrong*: sweeps without any difference in which the family finds one, whatever the margin (promised: about 5 %).
 - *found*: an arm that is {gain:.0%} faster is told from the baseline, of all concurrencies.
 
-Hosts that differ by twice the noise of a boot ({twice:.0%} here) are hosts to be looked at, not to be averaged over.
+Hosts that differ by twice the noise of a boot ({twice:.0%} here) are hosts to be looked at, not to be averaged over. The worst *wrong* of the method in use is {worst:.1%}; of the others only *own host means* stays near it, and that one finds little on fewer than eight hosts. Where each setting varies for itself, *hosts alone* would find more on three and four hosts; but what all arms share escapes it, and that is what hosts are likely to do to whatever speculates.
 
 ## What is used
 
@@ -309,7 +311,7 @@ The worst *covers* and *wrong* over the four spreads, and *found* on equal hosts
 
 ## Which host is unlike
 
-Sweeps on equal hosts in which any host is named, and sweeps in which the first host is {off:.0%} off for one arm and it is named (1 % of false alarms is promised).
+Sweeps on equal hosts in which any host is named, and sweeps in which the first host is {off:.0%} off for one arm and it is named (1 % of false alarms is promised; of two hosts both are named, and where every host ran one block none is).
 
 | blocks of each host | false alarms | named |
 |---|---|---|
@@ -346,7 +348,7 @@ def main() -> int:
     began, workers, off = time.monotonic(), os.cpu_count() or 1, 0.06
     first = asked.seed * 1_000_003
     shares = [range(first + w, first + asked.nights, workers) for w in range(workers)]
-    rows, others, unlike, complaints = [], [], [], []
+    rows, others, unlike, complaints, worst = [], [], [], [], 0.0
     with ProcessPoolExecutor(workers) as pool:
         for scene in SCENES:
             found = []
@@ -356,6 +358,7 @@ def main() -> int:
             rows.append(line(scene, found))
             others.append(beside(scene, found))
             complaints += broken(scene, found)
+            worst = max(worst, *(one.wrong[CHOSEN] for one in found))
             print(rows[-1], others[-1], sep="\n", flush=True)
         for layout in LAYOUTS:
             said = []
@@ -371,6 +374,7 @@ def main() -> int:
         seed=asked.seed,
         boot=BOOT,
         twice=2 * BOOT,
+        worst=worst,
         gain=GAIN * BOOT,
         off=off,
         rows="\n".join(rows),

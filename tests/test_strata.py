@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from rich.console import Console
@@ -16,7 +16,7 @@ from infra.store import RunFolder, write_text
 from infra.tracking import Tracker
 from tasks.comparable import by_host_class
 from tasks.decision import decision_of, decision_sentence
-from tasks.reporting import compare_classes, compare_sweep, strata_of, write_files, write_report
+from tasks.reporting import compare_classes, compare_sweep, strata_of, write_report
 from tasks.stopping import enough_everywhere, enough_known
 from tests.builders import failure
 from tests.hosting import pool
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tasks.record import TrialRecord
+    from tasks.reporting import Report
 
 PAYS = {"base": {1: 50.0, 16: 40.0}, "a": {1: 90.0, 16: 55.0}}
 FAILS = {"base": {1: 80.0, 16: 60.0}, "a": {1: 70.0, 16: 45.0}}
@@ -113,9 +114,27 @@ def test_other_facts_are_refused_as_before():
     assert [d.fact for d in refused[1][0].differences] == ["driver"]
 
 
-def test_the_report_has_a_part_for_each_class(tmp_path: Path):
-    records = unlike()
-    comparisons, markdown = write_files(tmp_path, sweep(), records)
+class Written(NamedTuple):
+    """A report and where it went."""
+
+    report: Report
+    folder: Path
+    client: ScriptedMlflow
+    notes: list[str]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    client, notes = ScriptedMlflow(), list[str]()
+    folder = tmp_path_factory.mktemp("runs") / "two-drafters" / "0001"
+    write_text(folder / "run.json", json.dumps({"uid": "abc"}))
+    tracker = Tracker("http://mlflow", note=notes.append, client=client)
+    report = write_report(RunFolder(folder), sweep(), unlike(), tracker, pytest.fail)
+    return Written(report, folder / "report", client, notes)
+
+
+def test_the_report_has_a_part_for_each_class(written: Written):
+    markdown = written.report.markdown
     lines = markdown.splitlines()
     assert any(line.startswith("**On 8x-b200: Deploy a") for line in lines)
     at = [lines.index(f"## Against base ({name})") for name in ("8x-b200", "8x-h200")]
@@ -123,34 +142,27 @@ def test_the_report_has_a_part_for_each_class(tmp_path: Path):
     assert "## Between hosts (8x-b200)" in lines
     assert "## Between hosts (8x-h200)" not in lines
     assert "8 trials on old (8x-h200)" in markdown
-    for one in comparisons:
+    for one in written.report.comparisons:
         name = f"comparison--{one.host_class}.json"
-        assert json.loads((tmp_path / name).read_text())["host_class"] == one.host_class
+        assert json.loads((written.folder / name).read_text())["host_class"] == one.host_class
         assert f"(speed-load--{one.host_class}.png)" in markdown
-        assert (tmp_path / f"speed-load--{one.host_class}.png").exists()
-    assert json.loads((tmp_path / "comparison.json").read_text())["classes"] == [
-        "8x-b200",
-        "8x-h200",
-    ]
-    page = (tmp_path / "report.html").read_text()
+        assert (written.folder / f"speed-load--{one.host_class}.png").exists()
+    first = json.loads((written.folder / "comparison.json").read_text())
+    assert first["classes"] == ["8x-b200", "8x-h200"]
+    page = (written.folder / "report.html").read_text()
     assert page.count("<picture>") >= 4
     assert 'href="#against-base-8x-h200"' in page
 
 
-def test_mlflow_has_the_verdicts_of_each_class(tmp_path: Path):
-    client = ScriptedMlflow()
-    folder = tmp_path / "two-drafters" / "0001"
-    write_text(folder / "run.json", json.dumps({"uid": "abc"}))
-    notes: list[str] = []
-    tracker = Tracker("http://mlflow", note=notes.append, client=client)
-    report = write_report(RunFolder(folder), sweep(), unlike(), tracker, pytest.fail)
-    assert report.mlflow_run is not None
-    assert notes == []  # no name or value had to be changed
+def test_mlflow_has_the_verdicts_of_each_class(written: Written):
+    run = written.report.mlflow_run
+    assert run is not None
+    assert written.notes == []  # no name or value had to be changed
     for name in ("8x-b200", "8x-h200"):
-        logged = client.points[f"{name}/load/a/output_tok_s_ratio"]
+        logged = written.client.points[f"{name}/load/a/output_tok_s_ratio"]
         assert {point.step for point in logged} == {1, 16}
-    tags = client.runs[report.mlflow_run].data.tags
-    assert tags["verdict"] == report.sentence
+    tags = written.client.runs[run].data.tags
+    assert tags["verdict"] == written.report.sentence
     assert tags["verdict.8x-h200"].startswith("Speculation does not pay here")
 
 
