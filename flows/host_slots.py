@@ -6,21 +6,27 @@ What keeps two sweeps apart is the lock on the host itself, which other controll
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
+from prefect.concurrency.sync import concurrency
 
 from flows.prefect_stages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 PREFIX: Final = "host-"
 PROCESS: Final = "eagle3.process"
 """Label of a flow run: the process that it is (infra/process_identity.py)."""
 HOLDS: Final = "eagle3.holds"
 """Label of a flow run: the slots that it was given, apart by spaces; it waits while it has none."""
+
+A_DAY_S: Final = 24 * 3600.0
+_LEASE_S: Final = 300.0
 
 
 def host_slot(host: str) -> str:
@@ -33,6 +39,42 @@ def make_slots(names: Iterable[str]) -> None:
     with get_client(sync_client=True) as client:
         for name in names:
             client.upsert_global_concurrency_limit_by_name(name, 1)
+
+
+@contextmanager
+def held_slots(flow_run: str | None, hosts: Iterable[str], wait_s: float) -> Iterator[None]:
+    """Holds the slots of some hosts, and says so on the flow run's page.
+
+    Args:
+        flow_run: Its id.
+        hosts: By name.
+        wait_s: How long they are waited for.
+
+    Raises:
+        TimeoutError: Others have them.
+    """
+    # In one order for all sweeps: two that share hosts must not wait for each other in a circle.
+    slots = sorted(host_slot(name) for name in hosts)
+    make_slots(slots)
+    with concurrency(
+        slots,
+        occupy=1,
+        strict=True,
+        lease_duration=_LEASE_S,
+        timeout_seconds=wait_s,
+        # Prefect would end the flow if its server is away when the lease is due; the lock on
+        # the host still keeps others out.
+        raise_on_lease_renewal_failure=False,
+    ):
+        write_labels(flow_run, {HOLDS: " ".join(slots)})
+        yield
+    write_labels(flow_run, {HOLDS: ""})
+
+
+def give_back(client: SyncPrefectClient, names: Iterable[str]) -> None:
+    """Frees slots that a dead process was given; else they are free when its lease ends."""
+    for name in names:
+        client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(active_slots=0))
 
 
 def write_labels(flow_run: str | None, labels: Mapping[str, str]) -> None:

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.client.schemas.objects import State  # noqa: TC002 - Prefect reads it for its form
 from prefect.events.filters import EventFilter, EventNameFilter, EventResourceFilter
@@ -19,13 +18,14 @@ from prefect.states import Completed, Crashed
 from prefect.variables import Variable
 
 from flows.aftermath import clean_up_run
-from flows.host_slots import HOLDS, PREFIX, PROCESS
+from flows.host_slots import HOLDS, PREFIX, PROCESS, give_back
 from flows.reaping import Going, Slot, Unheld, fate, to_release, unheld
 from infra.connect import connect
 from infra.errors import WorldError
 from infra.places import runs_folder
 from infra.process_identity import look_up
-from infra.store import RunHeld, Store
+from infra.run_locks import RunHeld
+from infra.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,8 +137,8 @@ def _give_back(
     ]
     found = unheld(slots, living, _remembered(), now)
     released = list(to_release(found, now, after_s))
+    give_back(client, released)
     for name in released:
-        client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(active_slots=0))
         say(f"{name}: given back: no living run holds it since {found.pop(name).since:%H:%M} UTC")
     _remember(found)
     return released
