@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Bytecode is kept from start to start, as on a user's machine: tests start hundreds of commands.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: docs docs-serve reference long postgres-test torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos own-time pool audit engine-tables
+.PHONY: docs docs-serve reference long postgres-test torch torch-test setup demo down test check unit fix lock fuzz calibrate host-effect eight-arms client-bench chaos own-time pool audit engine-tables
 
 setup: $(VENV)/.done
 
@@ -107,6 +107,10 @@ fuzz: setup
 # How often verdicts err, in simulated nights; writes docs/evidence/calibration.md.
 calibrate: setup
 	$(BIN)/python -m benchmarks.calibration --seed $(or $(SEED),1) --nights $(or $(N),1000)
+
+# How intervals over several hosts hold, and other methods beside; writes docs/evidence/host-effect.md.
+host-effect: setup
+	$(BIN)/python -m benchmarks.host_effect --seed $(or $(SEED),1) --nights $(or $(N),1000)
 
 # Eight arms on the rehearsal host against its truth; writes docs/evidence/eight-arms.md.
 eight-arms: setup

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from configs.read import read_sweep
-from tasks.decision import decision_sentence
+from tasks.decision import decision_of
 from tasks.record import TrialRecord
 from tasks.reporting import PAGE, write_files
 
@@ -25,9 +25,9 @@ def main() -> None:
     ]
     last = {record.trial: record for record in sorted(found, key=lambda r: r.attempt)}
     records = sorted(last.values(), key=lambda record: record.order)
-    comparison, _ = write_files(EVIDENCE, sweep, records)
+    comparisons, _ = write_files(EVIDENCE, sweep, records)
     (EVIDENCE / PAGE).unlink()  # the same text with the same figures, half a megabyte of it
-    print(decision_sentence(comparison))
+    print(decision_of(comparisons))
 
 
 if __name__ == "__main__":

@@ -72,10 +72,10 @@ def run(
     until: UntilTime = None,
 ) -> None:
     """Run what is missing of a sweep, without any server; then compare and report."""
-    from flows.show import verdict_text
+    from flows.show import verdicts_text
 
     outcome = _conduct(pose(sweep, host), fresh=fresh, host=host, until=until)
-    console.print(verdict_text(outcome.report.comparison, outcome.report.sentence))
+    console.print(verdicts_text(outcome.report.comparisons, outcome.report.sentence))
     _tell_end(outcome)
 
 
@@ -176,13 +176,13 @@ def compare(
 ) -> None:
     """Compare the trials of a sweep's latest run; reads the run folder alone."""
     from flows.runs import read_records, read_run_sweep
-    from flows.show import verdict_text
-    from tasks.decision import decision_sentence
-    from tasks.reporting import PAGE, compare_sweep
+    from flows.show import verdicts_text
+    from tasks.decision import decision_of
+    from tasks.reporting import PAGE, compare_classes
 
     folder = find_run(sweep, run_number)
-    found = compare_sweep(read_run_sweep(folder), read_records(folder))
-    console.print(verdict_text(found, decision_sentence(found), every_figure=every_figure))
+    found = compare_classes(read_run_sweep(folder), read_records(folder))
+    console.print(verdicts_text(found, decision_of(found), every_figure=every_figure))
     say(f"run {folder.id}: {folder.path}")
     page = folder.path / "report" / PAGE
     if page.exists():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tasks.comparison import Comparison
     from tasks.export_choice import Chosen
     from tasks.record import TrialRecord
+    from tasks.strata import Stratum
 
 
 def export(
@@ -35,18 +36,21 @@ def export(
     ] = None,
     run_number: Annotated[int | None, typer.Option("--run", help="which run; the latest")] = None,
     out: Annotated[str | None, typer.Option(help="folder; else export/ in the run's")] = None,
+    host_class: Annotated[
+        str | None, typer.Option(help="which class of hosts, where the sweep ran on several")
+    ] = None,
 ) -> None:
     """Write the winner as launch script, systemd unit and docker line, with its evidence."""
     from tasks.decision import decision_sentence
     from tasks.export_choice import choose
-    from tasks.reporting import compare_sweep
+    from tasks.reporting import strata_of
 
     levels = _levels(level or [])
     if levels and arm is None:
         raise ConfigError([Problem("export", "--level", "is for a named arm: add --arm")])
     run = find_run(sweep, run_number)
-    asked, records = read_run_sweep(run), read_records(run)
-    comparison = compare_sweep(asked, records)
+    asked = read_run_sweep(run)
+    comparison, records, _ = _one_class(strata_of(asked, read_records(run)), host_class)
     if comparison.problem is not None:
         mistake(
             f"no comparison of {asked.name} yet ({run.id}): {comparison.problem}: "
@@ -63,6 +67,18 @@ def export(
     say(f"{decision_sentence(comparison)}.")
     named = "" if chosen.won else ", which the verdict does not name,"
     say(f"{chosen.label}{named} is in {folder}: {', '.join(names)}")
+
+
+def _one_class(strata: Sequence[Stratum], wanted: str | None) -> Stratum:
+    """The class of hosts that is exported for: what wins on one need not win on another."""
+    by_name = {one.comparison.host_class: one for one in strata}
+    if wanted is None and len(strata) == 1:
+        return strata[0]
+    if wanted in by_name:
+        return by_name[wanted]
+    names = ", ".join(str(name) for name in by_name)
+    problem = "the sweep ran on several" if wanted is None else f"there is no {wanted}"
+    raise ConfigError([Problem("export", "--host-class", f"{problem}: name one of {names}")])
 
 
 def _levels(given: Sequence[str]) -> dict[str, str]:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from configs.plan import blocks_of
-from tasks.reporting import compare_sweep
-from tasks.stopping import enough_known
+from tasks.reporting import compare_classes
+from tasks.stopping import enough_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,5 +67,5 @@ class Halt:
             return
         self._looked = count
         so_far = [record for record in records.values() if record.block in over]
-        known = enough_known(compare_sweep(self._sweep, so_far), until.half_width)
+        known = enough_everywhere(compare_classes(self._sweep, so_far), until.half_width)
         self._stopped = known and f"enough is known after {count} blocks: {known}"

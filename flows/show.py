@@ -182,16 +182,25 @@ def _trials(question: Question) -> Text:
     return Text("\n").join([Text(head, style="bold"), Text("\n".join(lines))])
 
 
-def verdict_text(
-    comparison: Comparison, sentence: str, *, every_figure: bool = False
+def verdicts_text(
+    comparisons: Sequence[Comparison], sentence: str, *, every_figure: bool = False
 ) -> RenderableType:
-    """The comparison's tables, and the sentence last, where the eye rests.
+    """The tables of each class of hosts, and the sentence last, where the eye rests.
 
     Args:
-        comparison: What to show.
+        comparisons: What to show, one for each class.
         sentence: The decision.
         every_figure: All figures that got a verdict, not the leading one alone.
     """
+    parts: list[RenderableType] = []
+    for comparison in comparisons:
+        if comparison.classes:
+            parts.append(Text(f"On {comparison.host_class}", style="bold"))
+        parts += _tables(comparison, every_figure=every_figure)
+    return Group(*parts, Text(sentence, style="bold"))
+
+
+def _tables(comparison: Comparison, *, every_figure: bool) -> list[RenderableType]:
     rows = [
         row
         for row in comparison_rows(comparison)
@@ -204,8 +213,10 @@ def verdict_text(
         parts.append(Text(comparison.problem, style="yellow"))
     for found in comparison.findings:
         parts += _wrapped(f"{found.name}: {found.where}: {found.evidence}", style="yellow")
-    parts.append(Text(sentence, style="bold"))
-    return Group(*parts)
+    if comparison.between_hosts is not None:
+        style = "yellow" if comparison.between_hosts.odd else ""
+        parts += _wrapped(f"hosts: {comparison.between_hosts.sentence}", style=style)
+    return parts
 
 
 def noise_text(floors: Sequence[Floor], sentence: str) -> RenderableType:

@@ -14,7 +14,7 @@ from tasks.record import KindAcceptance
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tasks.paired import Interval
+    from tasks.paired import Block, Interval
     from tasks.record import Measurement, TrialRecord
 
 Setting = tuple[str, dict[str, str]]
@@ -30,11 +30,11 @@ class _Both(NamedTuple):
 
     levels: dict[str, str]
     reference_levels: dict[str, str]
-    pairs: tuple[tuple[Measurement, Measurement], ...]
+    pairs: Mapping[Block, tuple[Measurement, Measurement]]
 
     @property
     def sides(self) -> tuple[list[Measurement], list[Measurement]]:
-        return [a for a, _ in self.pairs], [b for _, b in self.pairs]
+        return [a for a, _ in self.pairs.values()], [b for _, b in self.pairs.values()]
 
 
 def standings(records: Sequence[TrialRecord]) -> tuple[Standing, ...]:
@@ -73,14 +73,14 @@ def speed_accounts(
     for probe, concurrency, (arm, levels), reference_levels in pairs:
         ours = _by_block(records, arm, levels, probe, concurrency)
         theirs = _by_block(records, baseline, reference_levels, probe, concurrency)
-        both = [
-            (ours[b], theirs[b])
+        both = {
+            b: (ours[b], theirs[b])
             for b in ours
             if b in theirs and _has_account(ours[b]) and _has_account(theirs[b])
-        ]
+        }
         if both:
             place = (probe, concurrency, arm, levels_key(levels))
-            found[place] = _Both(levels, reference_levels, tuple(both))
+            found[place] = _Both(levels, reference_levels, both)
     accepts = _ratios(found, "accept_length", confidence)
     steps = _ratios(found, "step_s", confidence)
     return tuple(
@@ -125,7 +125,10 @@ def _ratios(found: Mapping[_Place, _Both], name: str, confidence: float) -> dict
     result: dict[_Place, Interval] = {}
     for rung in dict.fromkeys(place[:2] for place in found):
         differences = {
-            place: [math.log(getattr(a, name) / getattr(b, name)) for a, b in both.pairs]
+            place: {
+                block: math.log(getattr(a, name) / getattr(b, name))
+                for block, (a, b) in both.pairs.items()
+            }
             for place, both in found.items()
             if place[:2] == rung
         }

@@ -7,8 +7,9 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks import intervals
-from tasks.comparable import block_of, setting
+from tasks.comparable import block_of, host_of, setting
 from tasks.comparison import setting_label
+from tasks.host_effect import between_hosts, over_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,17 +126,24 @@ def _acceptance(records: Sequence[TrialRecord], margin: float, confidence: float
     It is often taken to be; batching changes numerics (vllm#53436). A larger load has more
     prompts, so part of a difference may be the text's.
     """
-    table: dict[_Place, dict[object, float]] = {}
+    table: dict[_Place, dict[tuple[str, str, int], float]] = {}
     for record in records:
         for m in record.measurements:
             if m.verify_steps and m.accept_length is not None:
                 place = _Place(*setting(record), m.probe, m.concurrency)
                 table.setdefault(place, {})[block_of(record)] = math.log(m.accept_length)
-    spread = intervals.noise(table)
+    spread, hosts = intervals.noise(table), between_hosts(table, host_of)
     asked = []
-    for place in table:
+    for place, ours in table.items():
         lowest = min((p for p in table if p[:3] == place[:3]), key=lambda p: p.concurrency)
-        estimate = intervals.contrast(table, place, lowest, spread) if place != lowest else None
+        if place == lowest:
+            continue
+        estimate = over_hosts(
+            intervals.contrast(table, place, lowest, spread),
+            (place, lowest),
+            [host_of(block) for block in ours if block in table[lowest]],
+            hosts,
+        )
         if estimate is not None:
             asked.append((place, lowest, estimate))
     judged = intervals.holm([estimate for _, _, estimate in asked], confidence)

@@ -18,6 +18,9 @@ SPECULATES = frozenset({"speculative-algorithm", "speculative-config"})
 ENGINES_OWN: Final = frozenset({"engine", "torch", "cuda-graph-max-bs"})
 """Facts of an engine, beside its patches: equal among its own arms, another's are its own."""
 
+UNSEEN: Final = "unknown"
+"""The class of the host of a trial of which nothing was seen (tasks/record_trial.bare_record)."""
+
 Acceptance = Literal["none", "real", "simulated"]
 
 
@@ -65,6 +68,11 @@ def block_of(record: TrialRecord) -> tuple[str, str, int]:
     return record.sweep_run, record.host, record.block
 
 
+def host_of(block: tuple[str, str, int]) -> str:
+    """The host of a block, as :func:`block_of` gives it."""
+    return block[1]
+
+
 def facts(record: TrialRecord) -> dict[str, str]:
     """What must be equal for two trials to be compared; arm and factor levels are no part of it."""
     return {
@@ -99,9 +107,21 @@ def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> tuple[
 
 
 def by_host_class(records: Sequence[TrialRecord]) -> dict[str, tuple[TrialRecord, ...]]:
-    """Records by class of host, for a sweep over unlike hosts: one comparison each."""
-    classes = dict.fromkeys(record.host_class for record in records)
-    return {name: tuple(r for r in records if r.host_class == name) for name in classes}
+    """Records by class of host, for a sweep over unlike hosts: one comparison each.
+
+    A trial of which nothing was seen, since it was skipped, does not know its class: it goes with
+    its host's other trials, else with the first class.
+    """
+    seen = [r for r in sorted(records, key=_place) if r.host_class != UNSEEN]
+    of_host = {r.host: r.host_class for r in reversed(seen)}
+    classes = list(dict.fromkeys(r.host_class for r in seen)) or [UNSEEN]
+    known = [
+        r.host_class if r.host_class != UNSEEN else of_host.get(r.host, classes[0]) for r in records
+    ]
+    return {
+        name: tuple(r for r, own in zip(records, known, strict=True) if own == name)
+        for name in classes
+    }
 
 
 def why(record: TrialRecord) -> str:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from tasks import accounts, comparison
 from tasks.across_arms import notes_across_arms
-from tasks.comparable import block_of, made_up, select, setting
-from tasks.comparison import Cell, Comparison
+from tasks.comparable import block_of, host_of, made_up, select, setting
+from tasks.comparison import Cell, Comparison, levels_key
 from tasks.crossings import crossovers
 from tasks.factor_effects import ACCEPT, STEP, level_effects, speculating
+from tasks.hosts_apart import compare_hosts
 from tasks.judge import Terms, judge
 from tasks.level_findings import moved_accept_lengths
 from tasks.metrics import BY_NAME
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tasks.comparable import Selection
-    from tasks.judge import Series
+    from tasks.host_values import HostsCompared
+    from tasks.judge import Series, Setting
     from tasks.record import Measurement, TrialRecord
 
 
@@ -117,6 +119,7 @@ def compare(
         outliers=outliers,
         effects=effects,
         interactions=interactions,
+        between_hosts=_hosts(cells, series, metrics[0], terms),
         findings=moved_accept_lengths(accept, terms, communication),
         notes=(
             *selection.notes,
@@ -127,12 +130,26 @@ def compare(
     )
 
 
+def _hosts(
+    cells: Sequence[Cell], series: Mapping[tuple[str, str, int], Series], metric: str, terms: Terms
+) -> HostsCompared | None:
+    """The hosts held against one another, by the leading figure's ratios to the baseline."""
+    pairs: dict[tuple[str, int], list[tuple[Setting, Setting]]] = {}
+    for cell in cells:
+        if cell.contrast in ("arm", "copy") and cell.metric == metric:
+            ours = (cell.arm, levels_key(cell.levels))
+            theirs = (cell.reference_arm, levels_key(cell.reference_levels))
+            pairs.setdefault((cell.probe, cell.concurrency), []).append((ours, theirs))
+    ladder = {rung[1:]: table for rung, table in series.items() if rung[0] == metric}
+    return compare_hosts(ladder, pairs, metric, terms.same_margin, terms.confidence)
+
+
 def _without_outliers(
     selection: Selection, metric: str
 ) -> tuple[Selection, tuple[comparison.Outlier, ...]]:
     """Leaves out boots that fell out of line as a whole, by the leading figure."""
     ladder = log_series(selection.kept, metric).values()
-    found = {(o.setting, o.block): o for o in outlier_boots(ladder)}
+    found = {(o.setting, o.block): o for o in outlier_boots(ladder, host_of=host_of)}
     boots = {(setting(r), block_of(r)): r for r in selection.kept}
     outliers = tuple(
         comparison.Outlier(

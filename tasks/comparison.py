@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from configs.values import Value
+from tasks.host_values import HostsCompared
 from tasks.level_values import Interaction, LevelEffect
 from tasks.record import Finding, KindAcceptance
 from tasks.what_if_answers import WhatIf
@@ -13,7 +14,8 @@ from tasks.what_if_answers import WhatIf
 # 1 - first shape.
 # 2 - alone_low, alone_high; intervals in accounts and crossovers; outliers; looks.
 # 3 - synthetic, what_if.
-SCHEMA = 3
+# 4 - between_hosts, classes; hosts and further_hosts of a cell.
+SCHEMA = 4
 
 Verdict = Literal["better", "worse", "same", "undecided"]
 
@@ -36,6 +38,8 @@ class Cell(Value):
     reference_levels: dict[str, str]
     blocks: int
     """Blocks that hold both settings."""
+    hosts: int = 1
+    """Hosts that these blocks ran on; with several, the interval is for all hosts of the kind."""
     value: float
     """Geometric mean over those blocks, in the metric's unit."""
     reference_value: float
@@ -56,8 +60,11 @@ class Cell(Value):
     why: str
     """The verdict in words."""
     further_blocks: int | None
-    """Undecided: further blocks that would decide, as things stand; None when none would, or when
-    the spread is not known. Decided: 0."""
+    """Undecided: further blocks on the same hosts that would decide, as things stand; None when
+    none would, or when the spread is not known. Decided: 0."""
+    further_hosts: int | None = None
+    """Undecided, on several hosts: further hosts, with as many blocks each, that would decide; None
+    when none would. Decided: 0."""
     detectable: float | None
     """Smallest ratio above 1 that four of five sweeps like this one would find; None: unknown."""
     own_noise: bool
@@ -216,6 +223,9 @@ class Comparison(Value):
     """What was made up in the trials that entered: "dummy weights", "simulated acceptance"; then
     no ratio is a claim about a drafter."""
     host_class: str | None
+    classes: tuple[str, ...] = ()
+    """All classes of hosts that the sweep ran on, where there are several: each has a comparison
+    of its own, and this is the one of ``host_class``."""
     hosts: tuple[str, ...]
     baseline: str | None
     """Name of the baseline arm."""
@@ -246,6 +256,8 @@ class Comparison(Value):
     """Whether a level does the same for an arm as for the baseline."""
     findings: tuple[Finding, ...] = ()
     """What no single trial can show (tasks/level_findings)."""
+    between_hosts: HostsCompared | None = None
+    """Whether the hosts agree; None on a single one."""
     what_if: WhatIf | None = None
     """Answers from pretended acceptance; None where nothing was pretended."""
     notes: tuple[str, ...]

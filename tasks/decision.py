@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tasks.comparison import Cell, Comparison, setting_label
+from tasks.judge import ahead
 from tasks.metrics import BY_NAME
 
 if TYPE_CHECKING:
@@ -34,6 +35,19 @@ def decision_sentence(comparison: Comparison) -> str:
     concurrency at which it is still better, and where it breaks even is said.
     """
     return ". ".join([*no_claims(comparison), _sentence(comparison)])
+
+
+def decision_of(comparisons: Sequence[Comparison]) -> str:
+    """The decision of a sweep; on unlike hosts that of each class, in one sentence.
+
+    Args:
+        comparisons: one for each class of hosts, at least one.
+    """
+    if len(comparisons) == 1:
+        return decision_sentence(comparisons[0])
+    claims = dict.fromkeys(claim for one in comparisons for claim in no_claims(one))
+    said = "; ".join(f"on {one.host_class}: {_sentence(one)}" for one in comparisons)
+    return ". ".join([*claims, said[:1].upper() + said[1:]])
 
 
 def no_claims(comparison: Comparison) -> list[str]:
@@ -176,15 +190,13 @@ def _other_probes(comparison: Comparison, chosen: Cell) -> str:
 
 
 def _not_decided(cell: Cell) -> str:
-    ahead = {
-        None: "more blocks of this kind would not decide it",
-        1: "about 1 further block would decide it",
-    }.get(cell.further_blocks, f"about {cell.further_blocks} further blocks would decide it")
+    would = ahead(cell.further_blocks, cell.further_hosts)
+    to_do = f"{would} would decide it" if would else "more blocks of this kind would not decide it"
     if cell.confidence is None:
-        ahead = "one block says nothing about the noise, run at least two"
+        to_do = "one block says nothing about the noise, run at least two"
     return (
         f"Not decided: {_name(cell)} is at {_figure(cell)} at {users(cell.concurrency)} "
-        f"against {_reference(cell)}; {ahead}"
+        f"against {_reference(cell)}; {to_do}"
     )
 
 

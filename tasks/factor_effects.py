@@ -39,9 +39,9 @@ class Differences(NamedTuple):
     blocks: dict[Block, dict[tuple[tuple[str, str], ...], float]]
     """Block -> levels of the other factors -> log ratio."""
 
-    def by_block(self) -> list[float]:
+    def by_block(self) -> dict[Block, float]:
         """One figure for each block: the mean over the other factors' levels."""
-        return [fmean(values.values()) for values in self.blocks.values()]
+        return {block: fmean(values.values()) for block, values in self.blocks.items()}
 
     def over(self) -> int:
         """Combinations of the other factors' levels that occur."""

@@ -59,11 +59,24 @@ class Estimate(NamedTuple):
     df_per_block: float
     own_noise: bool
     """The two settings are clearly noisier than the rest, which widened the interval."""
+    hosts: int = 1
+    """Hosts that the blocks ran on."""
+    between: float = 0.0
+    """Part of the variance that comes from the hosts (tasks/host_effect): more blocks on the same
+    ones do not make it smaller."""
 
     @property
     def se(self) -> float | None:
         """Standard error of the effect: two trials in each block."""
         return None if self.sd is None else self.sd * math.sqrt(2 / self.blocks)
+
+    def later(self, more: int) -> Estimate:
+        """The same after further blocks on the same hosts."""
+        blocks = self.blocks + more
+        if self.hosts == 1 or self.sd is None:
+            return self._replace(blocks=blocks, df=self.df + more * self.df_per_block)
+        variance = self.sd**2 + self.between * more / self.blocks
+        return self._replace(blocks=blocks, sd=math.sqrt(variance))
 
 
 class Judged(NamedTuple):
@@ -187,7 +200,7 @@ def holm(estimates: Sequence[Estimate], confidence: float) -> list[Judged]:
     left, failed = len(tested), False
     for i in sorted(tested, key=lambda i: p_values[i]):
         level = alpha / left
-        low, high = _interval(estimates[i], level)
+        low, high = interval_of(estimates[i], level)
         judged[i] = Judged(estimates[i], 1 - level, p_values[i], low, high)
         failed = failed or p_values[i] > level
         left -= not failed
@@ -196,7 +209,7 @@ def holm(estimates: Sequence[Estimate], confidence: float) -> list[Judged]:
 
 def alone(estimate: Estimate, confidence: float) -> tuple[float | None, float | None]:
     """The interval of one estimate for itself, uncorrected for how many there are (log scale)."""
-    return _interval(estimate, 1 - confidence)
+    return interval_of(estimate, 1 - confidence)
 
 
 def verdict(judged: Judged, margin: float, *, higher_is_better: bool = True) -> Verdict:
@@ -220,7 +233,7 @@ def verdict(judged: Judged, margin: float, *, higher_is_better: bool = True) -> 
 
 
 def further_blocks(judged: Judged, margin: float) -> int | None:
-    """Further blocks after which this would be decided, if effect and spread stay as they are.
+    """Further blocks on the same hosts that would decide, if effect and spread stay as they are.
 
     None when no number up to 50 would do, or when no noise is known.
     """
@@ -228,10 +241,8 @@ def further_blocks(judged: Judged, margin: float) -> int | None:
     if estimate.sd is None or judged.confidence is None:
         return None
     for more in range(MOST_FURTHER_BLOCKS + 1):
-        later = estimate._replace(
-            blocks=estimate.blocks + more, df=estimate.df + more * estimate.df_per_block
-        )
-        low, high = _interval(later, 1 - judged.confidence)
+        later = estimate.later(more)
+        low, high = interval_of(later, 1 - judged.confidence)
         if verdict(judged._replace(estimate=later, low=low, high=high), margin) != "undecided":
             return more
     return None
@@ -250,7 +261,8 @@ def detectable(judged: Judged, margin: float) -> float | None:
     return max(size, math.log1p(margin)) if size < WIDEST else None
 
 
-def _interval(estimate: Estimate, level: float) -> tuple[float | None, float | None]:
+def interval_of(estimate: Estimate, level: float) -> tuple[float | None, float | None]:
+    """The interval that misses the truth in this share of cases (log scale)."""
     se = estimate.se
     if se is None:
         return None, None

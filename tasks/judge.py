@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tasks import intervals
+from tasks.comparable import host_of
 from tasks.comparison import Cell
+from tasks.host_effect import between_hosts, further_hosts, over_hosts
 from tasks.metrics import BY_NAME
 
 if TYPE_CHECKING:
@@ -56,10 +58,15 @@ def judge(
     """
     asked: list[tuple[_Question, intervals.Estimate]] = []
     for (metric, probe, concurrency), series in all_series.items():
-        spread = intervals.noise(series)
+        spread, hosts = intervals.noise(series), between_hosts(series, host_of)
         for ours in sorted(series):
             for reference, factor in _references(ours, series, baseline, terms):
-                estimate = intervals.contrast(series, ours, reference, spread)
+                estimate = over_hosts(
+                    intervals.contrast(series, ours, reference, spread),
+                    (ours, reference),
+                    [host_of(block) for block in series[ours] if block in series[reference]],
+                    hosts,
+                )
                 if estimate is not None:
                     question = _Question(metric, probe, concurrency, ours, reference, factor)
                     asked.append((question, estimate))
@@ -118,6 +125,7 @@ def _cell(
     higher = BY_NAME[question.metric].better != "lower"
     verdict = intervals.verdict(judged, margin, higher_is_better=higher)
     further = 0 if verdict != "undecided" else intervals.further_blocks(judged, margin)
+    hosts = further_hosts(judged, margin) if verdict == "undecided" else 0
     smallest = intervals.detectable(judged, margin)
     estimate = judged.estimate
     alone = intervals.alone(estimate, terms.confidence)
@@ -142,8 +150,10 @@ def _cell(
         confidence=judged.confidence,
         p=judged.p,
         verdict=verdict,
-        why=_why(verdict, judged, further, margin),
+        why=_why(verdict, judged, ahead(further, hosts), margin),
         further_blocks=further,
+        further_hosts=hosts,
+        hosts=estimate.hosts,
         detectable=_exp(smallest),
         own_noise=estimate.own_noise,
     )
@@ -159,7 +169,16 @@ def _exp(value: float | None) -> float | None:
     return None if value is None else math.exp(value)
 
 
-def _why(verdict: str, judged: intervals.Judged, further: int | None, margin: float) -> str:
+def ahead(blocks: int | None, hosts: int | None) -> str | None:
+    """What would decide, in words; None where nothing within fifty blocks would."""
+    if blocks is not None:
+        return f"about {blocks} further block{'s'[: blocks != 1]}"
+    if hosts is not None:
+        return f"about {hosts} further host{'s'[: hosts != 1]} with as many blocks each"
+    return None
+
+
+def _why(verdict: str, judged: intervals.Judged, would: str | None, margin: float) -> str:
     same = f"{margin:.0%}"
     match verdict:
         case "better" | "worse":
@@ -168,9 +187,9 @@ def _why(verdict: str, judged: intervals.Judged, further: int | None, margin: fl
             return f"the whole interval lies within {same} either way"
     if judged.estimate.sd is None:
         return "a single block says nothing about the noise: run at least two"
-    ahead = "" if further is None else f"; about {further} further block{'s'[: further != 1]}"
+    to_do = "" if would is None else f"; {would}"
     if judged.low is None:
-        return f"too noisy for an interval{ahead}"
+        return f"too noisy for an interval{to_do}"
     if judged.low <= 0 <= (judged.high or 0.0):
-        return f"the interval holds 1 and reaches beyond {same}{ahead}"
-    return f"differs from 1, but perhaps by less than {same}{ahead}"
+        return f"the interval holds 1 and reaches beyond {same}{to_do}"
+    return f"differs from 1, but perhaps by less than {same}{to_do}"

@@ -40,6 +40,9 @@ def noise_floor(
 ) -> tuple[Floor, ...]:
     """Noise by probe, concurrency and figure, from trials that differ in nothing.
 
+    What a sweep would find is for one that stays on a single host: copies cannot show whether a
+    ratio differs from host to host.
+
     Args:
         records: ok trials of arms that are copies of one another.
         metrics: figures to look at.

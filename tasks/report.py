@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from tasks.blocks import blocks_section
 from tasks.comparison import setting_label
-from tasks.decision import MADE_UP, REHEARSAL, decision_sentence, users
+from tasks.decision import users
 from tasks.markdown_text import inline
 from tasks.metrics import BY_NAME
 from tasks.report_client import client_section
 from tasks.report_factors import effects_section
+from tasks.report_head import head, overview
+from tasks.report_hosts import hosts_note, hosts_section
 from tasks.report_inside import inside_section
 from tasks.report_outputs import outputs_section
 from tasks.report_tables import (
@@ -67,21 +69,31 @@ def render_report(
         screen: what is known of a factor's levels from before the trials.
         across: what arms of several engines do not share, a line each (tasks/unmatched).
     """
+    parts = [
+        *head(comparison.sweeps, [comparison], question),
+        overview(comparison, records),
+        *(
+            f"## {title}\n\n{text}"
+            for title, text in sections(comparison, records, figures, screen, across)
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def sections(
+    comparison: Comparison,
+    records: Sequence[TrialRecord],
+    figures: Sequence[str],
+    screen: Screen | None,
+    across: Sequence[str],
+) -> list[tuple[str, str]]:
+    """Title and text of every section that has something to say; arguments as for the report."""
     ordered = sorted(records, key=lambda r: (r.order, r.trial, r.attempt))
-    parts = [f"# {', '.join(comparison.sweeps) or 'Sweep'}"]
-    if comparison.rehearsal:
-        parts.insert(0, f"> **{REHEARSAL}.** All figures come from the rehearsal host.")
-    if comparison.synthetic:
-        what = ", ".join(comparison.synthetic)
-        parts.insert(0, f"> **{MADE_UP.format(what=what)}.** Step times are real, texts are not.")
-    if question:
-        parts.append(inline(question))
-    parts.append(f"**{inline(decision_sentence(comparison))}.**")
-    parts.append(_overview(comparison, records))
-    sections = [
+    parts = [
         ("Left undone", undone_section(ordered)),
         ("Speed against concurrency", _figures(figures, "speed")),
         (f"Against {comparison.baseline}", _verdicts(comparison, "arm")),
+        ("Between hosts", hosts_section(comparison)),
         ("Where it breaks even", _crossovers(comparison)),
         ("Where the time goes", _under(_figures(figures, "steps"), _accounts(comparison))),
         ("Inside a step", _under(_figures(figures, "inside"), inside_section(ordered))),
@@ -103,23 +115,7 @@ def render_report(
         ("How to reproduce", reproduce_section(ordered)),
         ("How the verdicts were reached", _method(comparison)),
     ]
-    parts += [f"## {title}\n\n{text}" for title, text in sections if text]
-    return "\n\n".join(parts) + "\n"
-
-
-def _overview(comparison: Comparison, records: Sequence[TrialRecord]) -> str:
-    """One line on what ran where."""
-    counts = [
-        f"{count} {status}"
-        for status in ("ok", "suspect", "failed", "skipped")
-        if (count := sum(r.status == status for r in records))
-    ]
-    where = ", ".join(comparison.hosts) or "no host"
-    kind = f" ({comparison.host_class})" if comparison.host_class else ""
-    return (
-        f"{len(records)} trials on {where}{kind}: {', '.join(counts) or 'none'}. "
-        f"Runs: {', '.join(comparison.sweep_runs) or 'none'}."
-    )
+    return [(title, text) for title, text in parts if text]
 
 
 def _across(lines: Sequence[str]) -> str:
@@ -270,6 +266,7 @@ def _method(comparison: Comparison) -> str:
         f"account of speed at {100 * comparison.confidence:.3g} % each. *Same* means wholly within {comparison.same_margin:.0%} either way; "
         f"*better* and *worse* exclude no change and are beyond that margin; the rest is "
         f"*undecided*, with the number of further blocks that would decide."
+        f"{hosts_note(comparison)}"
     )
     if smallest:
         text += (

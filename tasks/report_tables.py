@@ -210,9 +210,11 @@ def _verdict(cell: Cell) -> str:
         return cell.verdict
     if cell.confidence is None:
         return "undecided (one block)"
-    if cell.further_blocks is None:
-        return "undecided"
-    return f"undecided ({cell.further_blocks} more)"
+    if cell.further_blocks is not None:
+        return f"undecided ({cell.further_blocks} more)"
+    if cell.further_hosts is not None:
+        return f"undecided ({cell.further_hosts} more host{'s'[: cell.further_hosts != 1]})"
+    return "undecided"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from tasks.decision import leading_cells
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tasks.comparison import Cell, Comparison
+
+
+def enough_everywhere(comparisons: Sequence[Comparison], half_width: float) -> str | None:
+    """The same for a sweep over unlike hosts: enough must be known for each class of them."""
+    known = [enough_known(comparison, half_width) for comparison in comparisons]
+    return next(iter(known)) if all(known) else None
 
 
 def enough_known(comparison: Comparison, half_width: float) -> str | None:

@@ -55,7 +55,7 @@ class _Rung(NamedTuple):
     probe: str
     concurrency: int
     metric: str
-    pairs: tuple[tuple[_Line, float], ...]
+    pairs: Mapping[_Block, tuple[_Line, float]]
 
 
 def what_if(
@@ -102,7 +102,7 @@ def _rungs(records: Sequence[TrialRecord], reference: str) -> Iterator[_Rung]:
         ladder = dict.fromkeys((m.probe, m.concurrency) for r in members for m in r.measurements)
         for probe, concurrency in ladder:
             for metric in METRICS:
-                pairs = tuple(_pairs(members, theirs, probe, concurrency, metric))
+                pairs = dict(_pairs(members, theirs, probe, concurrency, metric))
                 if pairs:
                     yield _Rung(shape, probe, concurrency, metric, pairs)
 
@@ -144,7 +144,7 @@ def _pairs(
     probe: str,
     concurrency: int,
     metric: str,
-) -> Iterator[tuple[_Line, float]]:
+) -> Iterator[tuple[_Block, tuple[_Line, float]]]:
     """Line and reference of each block that holds both."""
     plain = {block_of(r): m for r in theirs if (m := _measured(r, probe, concurrency))}
     for block, reference in plain.items():
@@ -156,7 +156,7 @@ def _pairs(
         ]
         line = _line([(length, 1 / figure) for length, figure in points if length and figure])
         if line is not None and speed:
-            yield line, 1 / speed
+            yield block, (line, 1 / speed)
 
 
 def _measured(record: TrialRecord, probe: str, concurrency: int) -> Measurement | None:
@@ -183,7 +183,7 @@ def _line(points: Sequence[tuple[float, float]]) -> _Line | None:
 
 
 def _notes(rung: _Rung) -> Iterator[str]:
-    worst = max(line.worst for line, _ in rung.pairs)
+    worst = max(line.worst for line, _ in rung.pairs.values())
     if worst > _CROOKED:
         yield (
             f"{rung.probe}, {rung.metric} at {rung.concurrency}: {worst:.1%} off the straight line: "
@@ -192,11 +192,12 @@ def _notes(rung: _Rung) -> Iterator[str]:
 
 
 def _needed(rungs: Sequence[_Rung], reference: str, confidence: float) -> Iterator[Needed]:
-    logs: dict[int, list[float]] = {}
+    logs: dict[int, dict[_Block, float]] = {}
     for number, rung in enumerate(rungs):
-        reached = [line.reaches(time) for line, time in rung.pairs]
-        if all(length is not None for length in reached):
-            logs[number] = [math.log(length) for length in reached if length is not None]
+        reached = {block: line.reaches(time) for block, (line, time) in rung.pairs.items()}
+        known = {block: math.log(length) for block, length in reached.items() if length is not None}
+        if len(known) == len(reached):
+            logs[number] = known
     intervals = paired(logs, confidence)
     for number, rung in enumerate(rungs):
         found = intervals.get(number)
@@ -219,13 +220,16 @@ def _expected(
     for name, length in drafters.items():
         able = [r for r in rungs if r.shape.drafts is None or length <= r.shape.drafts + 1]
         logs = {
-            number: [math.log(time / line.at(length)) for line, time in rung.pairs]
+            number: {
+                block: math.log(time / line.at(length))
+                for block, (line, time) in rung.pairs.items()
+            }
             for number, rung in enumerate(able)
         }
         intervals = paired(logs, confidence)
         for number, rung in enumerate(able):
             found = intervals[number]
-            times = [math.log(line.at(length)) for line, _ in rung.pairs]
+            times = [math.log(line.at(length)) for line, _ in rung.pairs.values()]
             yield Expected(
                 name=name,
                 accept_length=length,

@@ -43,9 +43,15 @@ class ScriptedMlflow:
         return self.experiments.get(name)
 
     def _do_create_experiment(self, name: str) -> str:
-        found = SimpleNamespace(experiment_id=str(len(self.experiments)), lifecycle_stage="active")
+        found = SimpleNamespace(
+            experiment_id=str(len(self.experiments)), lifecycle_stage="active", tags={}
+        )
         self.experiments[name] = found
         return str(found.experiment_id)
+
+    def _do_set_experiment_tag(self, experiment: str, key: str, value: str) -> None:
+        found = next(e for e in self.experiments.values() if e.experiment_id == experiment)
+        found.tags[key] = value
 
     def _do_search_runs(self, experiments: list[str], *, filter_string: str, **_: Any) -> list[Any]:
         key = filter_string.split("'")[1]

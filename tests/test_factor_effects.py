@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from configs.communication import communication_factors
-from flows.show import verdict_text
+from flows.show import verdicts_text
 from tasks.compare import compare, log_series
 from tasks.factor_effects import level_effects
 from tasks.judge import Terms
@@ -244,7 +244,7 @@ def test_the_report_shows_the_levels_and_leads_with_the_finding():
 def test_the_terminal_says_the_finding_before_the_decision():
     records = night({}, accepts={("tuned", "ll"): 0.95}, noise=0.01)
     out = io.StringIO()
-    Console(file=out, width=100).print(verdict_text(judged(records), "Deploy it"))
+    Console(file=out, width=100).print(verdicts_text([judged(records)], "Deploy it"))
     lines = out.getvalue().splitlines()
     at = next(
         n for n, line in enumerate(lines) if line.startswith("accept_length_moved_with_level")
