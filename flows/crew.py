@@ -94,6 +94,13 @@ class PrefectCrew:
             shown(lambda: self._give_back(held))
         return False
 
+    def at_its_place(self, place: str) -> bool:
+        """See flows.pool.Crew."""
+        found = shown(lambda: self._read(place))
+        if found is None or found.state is None or found.state.is_final():
+            return False
+        return HOLDS in found.labels
+
     def cancel(self, place: str) -> None:
         """See flows.pool.Crew."""
         if place not in self._runs:

@@ -39,6 +39,9 @@ class Crew(Protocol):
     def going(self, place: str) -> bool:
         """Whether a lane that was asked for waits, or is at work."""
 
+    def at_its_place(self, place: str) -> bool:
+        """Whether a lane that was asked for got its host, and so lets go of it by itself."""
+
     def cancel(self, place: str) -> None:
         """Ends a lane that was asked for, or takes the request back."""
 
@@ -175,8 +178,9 @@ class Pool:
     def _see_them_off(self) -> None:
         """Lanes that have nothing to take any more let go of their hosts by themselves."""
         deadline = time.monotonic() + _TO_BEGIN_S
-        while lanes(self._work.run.path) and time.monotonic() < deadline:
-            time.sleep(_PAUSE_S / 4)
+        for place in self._asked:
+            while self._crew.at_its_place(place) and time.monotonic() < deadline:
+                time.sleep(_PAUSE_S / 4)
 
 
 def whole_blocks(question: Question, records: Iterable[TrialRecord]) -> list[int]:

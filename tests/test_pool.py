@@ -175,6 +175,9 @@ class Nobody:
     def going(self, _place: str) -> bool:
         return False
 
+    def at_its_place(self, _place: str) -> bool:
+        return False
+
     def cancel(self, _place: str) -> None:
         pass
 

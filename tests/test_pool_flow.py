@@ -1,10 +1,9 @@
-"""A sweep on several equal hosts, as people run it: a server, a worker, a flow run for each host."""
+"""A sweep on several hosts when something dies: a lane is killed, the sweep is cancelled."""
 
 from __future__ import annotations
 
 import os
 import signal
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tests.deployed import Server
     from tests.pooling import Several
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 _BOUND_S = 200
 
 
@@ -52,74 +51,6 @@ def lanes_of(server: Server, run: str) -> list[Any]:
 
 def latest(three: Several, name: str) -> RunFolder | None:
     return three.runs.latest(name)
-
-
-def spans(records: list[TrialRecord]) -> list[tuple[str, str, str]]:
-    return [(r.host, r.started_at, r.ended_at) for r in records]
-
-
-def at_once(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
-    return one[1] < other[2] and other[1] < one[2]
-
-
-@pytest.fixture(scope="module")
-def done(server: Server, three: Several) -> tuple[Any, list[TrialRecord]]:
-    run = begin(server, three, "pool", 6)
-    ended = server.ended(run, _BOUND_S)
-    folder = latest(three, "pool")
-    assert folder is not None
-    return ended, read_records(folder)
-
-
-def test_every_trial_is_measured_and_the_sweep_completes(
-    done: tuple[Any, list[TrialRecord]],
-) -> None:
-    ended, records = done
-    assert ended["state_type"] == "COMPLETED", ended["state"]
-    assert len(records) == 12
-    assert {record.status for record in records} <= sweeping.MEASURED
-
-
-def test_a_block_stays_on_one_host_and_all_hosts_take_some(
-    done: tuple[Any, list[TrialRecord]],
-) -> None:
-    blocks: dict[int, set[str]] = {}
-    for record in done[1]:
-        blocks.setdefault(record.block, set()).add(record.host)
-    assert {len(hosts) for hosts in blocks.values()} == {1}
-    assert {host for hosts in blocks.values() for host in hosts} == {"host-1", "host-2", "host-3"}
-
-
-def test_hosts_measure_at_once_and_each_one_thing_at_a_time(
-    done: tuple[Any, list[TrialRecord]],
-) -> None:
-    pairs = list(combinations(spans(done[1]), 2))
-    assert not [pair for pair in pairs if pair[0][0] == pair[1][0] and at_once(*pair)]
-    assert [pair for pair in pairs if pair[0][0] != pair[1][0] and at_once(*pair)]
-
-
-def test_lanes_are_flow_runs_below_the_sweep_s(
-    server: Server, done: tuple[Any, list[TrialRecord]]
-) -> None:
-    found = lanes_of(server, done[0]["id"])
-    assert [lane["name"] for lane in found] == ["pool on host-2", "pool on host-3"]
-    assert {lane["state_type"] for lane in found} == {"COMPLETED"}
-    assert all("of pool-0001 on" in lane["state"]["message"] for lane in found)
-
-
-def test_the_sweep_s_page_shows_how_far_it_was(
-    server: Server, done: tuple[Any, list[TrialRecord]]
-) -> None:
-    wanted = {"artifacts": {"flow_run_id": {"any_": [done[0]["id"]]}}}
-    found = {one["key"]: one for one in server.ask("artifacts/filter", wanted)}
-    assert "of 12 trials" in found["eagle3-sweep"]["description"]
-    assert "eagle3-report" in found
-
-
-def test_no_slot_is_held_afterwards(server: Server, done: tuple[Any, list[TrialRecord]]) -> None:
-    for host in ("host-1", "host-2", "host-3"):
-        assert server.ask(f"v2/concurrency_limits/host-{host}")["active_slots"] == 0
-    assert done[0]["labels"]["eagle3.holds"] == ""
 
 
 def test_a_lane_that_is_killed_is_started_again(server: Server, three: Several) -> None:

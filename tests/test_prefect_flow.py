@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flows.outcome import Counts
+from flows.runs import read_records
 from infra.store import read_json
-from tests import sweeping
+from tests import pooling, sweeping
 from tests.agent_host import until
 from tests.deployed import deployed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tasks.record import TrialRecord
     from tests.deployed import Run, Server
+    from tests.pooling import Several
     from tests.sweeping import Ground
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+_BOUND_S = 200
 _STAGES = ["claim", "survey", "clean_gpus", "patch", "clear_pycache", "check_drafter", "launch"]
 _STAGES += ["wait_ready", "verify", "warm_up", "probe:load", "tear_down"]
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with sweeping.ground(tmp_path_factory.mktemp("prefect")) as made:
-        made.host_file()
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
+    with pooling.several(tmp_path_factory.mktemp("prefect"), 2) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def ground(two: Several) -> Ground:
+    """The first of them, as a host of its own."""
+    made = two.grounds["host-1"]
+    made.host_file()
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +105,77 @@ def test_a_cancelled_run_leaves_nothing(server: Server, ground: Ground) -> None:
     assert ground.empty()
     assert ground.source.read_bytes() == before
     assert not (ground.root / "claim.json").exists()
+
+
+@pytest.fixture(scope="module")
+def done(server: Server, two: Several) -> tuple[Any, list[TrialRecord]]:
+    """A sweep on two equal hosts: its flow run, and what was measured."""
+    asked = sweeping.sweep("pool", arms="base+tuned", blocks=6)
+    run = server.start(sweep=str(two.sweep_file(asked)), host=two.host_files())
+    ended = server.ended(run, _BOUND_S)
+    folder = two.runs.latest("pool")
+    assert folder is not None
+    return ended, read_records(folder)
+
+
+def test_every_trial_is_measured_and_the_sweep_completes(
+    done: tuple[Any, list[TrialRecord]],
+) -> None:
+    ended, records = done
+    assert ended["state_type"] == "COMPLETED", ended["state"]
+    assert len(records) == 12
+    assert {record.status for record in records} <= sweeping.MEASURED
+
+
+def test_a_block_stays_on_one_host_and_all_hosts_take_some(
+    done: tuple[Any, list[TrialRecord]],
+) -> None:
+    blocks: dict[int, set[str]] = {}
+    for record in done[1]:
+        blocks.setdefault(record.block, set()).add(record.host)
+    assert {len(hosts) for hosts in blocks.values()} == {1}
+    assert {host for hosts in blocks.values() for host in hosts} == {"host-1", "host-2"}
+
+
+def test_hosts_measure_at_once_and_each_one_thing_at_a_time(
+    done: tuple[Any, list[TrialRecord]],
+) -> None:
+    pairs = list(combinations([(r.host, r.started_at, r.ended_at) for r in done[1]], 2))
+    assert not [pair for pair in pairs if pair[0][0] == pair[1][0] and at_once(*pair)]
+    assert [pair for pair in pairs if pair[0][0] != pair[1][0] and at_once(*pair)]
+
+
+def test_lanes_are_flow_runs_below_the_sweep_s(
+    server: Server, done: tuple[Any, list[TrialRecord]]
+) -> None:
+    found = lanes_of(server, done[0]["id"])
+    assert [lane["name"] for lane in found] == ["pool on host-2"]
+    assert {lane["state_type"] for lane in found} == {"COMPLETED"}
+    assert all("of pool-0001 on" in lane["state"]["message"] for lane in found)
+
+
+def test_the_sweep_s_page_shows_how_far_it_was(
+    server: Server, done: tuple[Any, list[TrialRecord]]
+) -> None:
+    wanted = {"artifacts": {"flow_run_id": {"any_": [done[0]["id"]]}}}
+    found = {one["key"]: one for one in server.ask("artifacts/filter", wanted)}
+    assert "of 12 trials" in found["eagle3-sweep"]["description"]
+    assert "eagle3-report" in found
+
+
+def test_no_slot_is_held_afterwards(server: Server, done: tuple[Any, list[TrialRecord]]) -> None:
+    for host in ("host-1", "host-2"):
+        assert server.ask(f"v2/concurrency_limits/host-{host}")["active_slots"] == 0
+    assert done[0]["labels"]["eagle3.holds"] == ""
+
+
+def at_once(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
+    return one[1] < other[2] and other[1] < one[2]
+
+
+def lanes_of(server: Server, run: str) -> list[Any]:
+    wanted = {"flow_runs": {"parent_flow_run_id": {"any_": [run]}}}
+    return sorted(server.ask("flow_runs/filter", wanted), key=lambda lane: str(lane["name"]))
 
 
 @pytest.mark.parametrize(
