@@ -123,7 +123,11 @@ def deadline_of(sweep: Sweep, typed: str | None, now: datetime | None = None) ->
 
 
 def budget_of(
-    question: Question, store: Store, own: RunFolder, typed: str | None = None
+    question: Question,
+    store: Store,
+    own: RunFolder,
+    typed: str | None = None,
+    began: datetime | None = None,
 ) -> Budget | None:
     """The budget of a sweep that starts now; None where nothing limits it.
 
@@ -132,8 +136,10 @@ def budget_of(
         store: All run folders.
         own: The folder of the run itself.
         typed: A deadline in place of the sweep's, as for :func:`deadline_of`.
+        began: When it began, if that was earlier: one that was cut off and goes on has the deadline
+            that it had, and not the next day's.
     """
-    deadline = deadline_of(question.sweep, typed)
+    deadline = deadline_of(question.sweep, typed, began)
     if deadline is None:
         return None
     return Budget(question, past_boots(store, question.hosts, without=own), deadline)

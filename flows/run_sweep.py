@@ -27,16 +27,15 @@ from flows.aftermath import clean_up_after
 from flows.budget import budget_of, deadline_of
 from flows.conduct import Conductor, Hands, Outcome
 from flows.history import morning_regressions
-from flows.host_slots import HOLDS, PROCESS, host_slot, make_slots, write_labels
+from flows.host_slots import HOLDS, LEASES, host_slot, leases, make_slots, sign, write_labels
 from flows.prefect_stages import PrefectRunner, shown
 from flows.question import pose
-from flows.runs import open_run
+from flows.runs import began_at, open_run
 from flows.schedules import too_late
 from flows.screen_run import screened_first
 from flows.telling import once_each, tell_lost
 from infra.connect import connect
 from infra.places import runs_folder
-from infra.process_identity import this_process
 from infra.store import Store
 from infra.tracking import Tracker, tracking_uri
 from tasks.undone import undone_sentence
@@ -98,7 +97,8 @@ def eagle3_sweep(
             run ends as "Missed" and touches no host. None: whenever its turn comes.
     """
     late = too_late(this_run.scheduled_start_time, datetime.now(UTC), start_within_h)
-    if late is not None:
+    # Prefect counts the planned time of one that was cut off, too; it began in time.
+    if late is not None and this_run.run_count <= 1:
         return Cancelled(name="Missed", message=late)
     asked = definition if definition is not None else sweep
     return conduct(asked, host, fresh=fresh, until=until)
@@ -118,7 +118,7 @@ def conduct(
     # In one order for all sweeps: two that share hosts must not wait for each other in a circle.
     slots = sorted(host_slot(name) for name in question.hosts)
     make_slots(slots)
-    write_labels(run_id, {PROCESS: this_process()})
+    sign(run_id)
     lost = once_each(lambda name, why: tell_lost(name, why, f"sweep {question.sweep.name}"))
     uri = tracking_uri()
     tracker = Tracker(uri, note=log.info) if uri else None
@@ -132,7 +132,7 @@ def conduct(
         # the host still keeps others out.
         raise_on_lease_renewal_failure=False,
     ):
-        write_labels(run_id, {HOLDS: " ".join(slots)})
+        write_labels(run_id, {HOLDS: " ".join(slots), LEASES: leases()})
         hands = Hands(
             connect=lambda spec: connect(
                 spec, note=log.warning, lost=lambda why: lost(spec.name, why)
@@ -149,7 +149,7 @@ def conduct(
         # Not the run's own ui_url, which is an address of Prefect 2 (seen in 3.9.1).
         url = (url_for("flow-run", obj_id=run_id) if run_id else None) or ""
         with open_run(store, question, fresh=fresh, flow_run=run_id, flow_url=url) as run:
-            budget = budget_of(question, store, run, until)
+            budget = budget_of(question, store, run, until, began_at(run, run_id))
             outcome = Conductor(question, run, hands, budget).conduct()
         _await_server(log.warning)
     _show(outcome, tracker)

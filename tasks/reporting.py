@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from configs.communication import communication_factors
@@ -18,6 +17,7 @@ from tasks.figures import draw_figures, draw_pictures
 from tasks.inside_figure import inside_figures, inside_pictures
 from tasks.looks import confidence_of_look
 from tasks.markdown_text import inline
+from tasks.publish import note_missed
 from tasks.report import render_report
 from tasks.report_page import render_page
 from tasks.screen_kept import read_screen
@@ -78,10 +78,9 @@ def write_report(
     mlflow_run = None
     if tracker is not None:
         try:
-            mlflow_run = tracker.publish(_entry(run, sweep, comparison, records, folder))
-            tracker.show_first(sweep.name, run.holder, _charts(sweep))
-            tracker.describe(sweep.name, _note(run, sweep, comparison, tracker, mlflow_run))
+            mlflow_run = publish_report(run, sweep, comparison, records, tracker)
         except TrackingDown as error:
+            note_missed(run, tracker.uri)
             say(f"the report is not in MLflow yet: {error}")
     return Report(
         sweep=sweep.name,
@@ -91,6 +90,36 @@ def write_report(
         folder=str(folder),
         mlflow_run=mlflow_run,
     )
+
+
+def publish_report(
+    run: RunFolder,
+    sweep: Sweep,
+    comparison: Comparison,
+    records: Sequence[TrialRecord],
+    tracker: Tracker,
+    *,
+    latest: bool = True,
+) -> str:
+    """Writes the report that stands in the run folder into MLflow; returns its run there.
+
+    Args:
+        run: The run.
+        sweep: As it was then.
+        comparison: What the report says.
+        records: What it is of.
+        tracker: The MLflow.
+        latest: Whether the experiment's page shall show this run: not one that a later one followed.
+
+    Raises:
+        TrackingDown: MLflow did not take it.
+    """
+    entry = _entry(run, sweep, comparison, records, run.path / "report")
+    mlflow_run = tracker.publish(entry)
+    if latest:
+        tracker.show_first(sweep.name, run.holder, _charts(sweep))
+        tracker.describe(sweep.name, _note(run, sweep, comparison, tracker, mlflow_run))
+    return mlflow_run
 
 
 def write_files(
@@ -147,7 +176,8 @@ def _entry(
     folder: Path,
 ) -> RunEntry:
     """The report's own run: verdicts as metrics, figures and text as artifacts."""
-    now = int(datetime.now(UTC).timestamp() * 1000)
+    # When it was written, whenever it is published: runs are sorted by it.
+    now = int((folder / "comparison.json").stat().st_mtime * 1000)
     points: list[tuple[str, float | None, int]] = []
     for cell in comparison.cells:
         if cell.contrast != "arm":

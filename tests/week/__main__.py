@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.week.judge import judged, nights
 from tests.week.quick import Week
 from tests.week.sightings import Sightings
 from tests.week.site import WORKERS, site
@@ -45,8 +45,12 @@ def main() -> int:
             with Sightings(homes) as seen:
                 story = Story(there, week, say)
                 story.play()
-            there.rest()
-            say(f"{seen.looks} looks, {len(seen.seen)} engines, together: {seen.together}")
+                story.settled()
+            said = list(judged(there, story, week, seen))
+            for one in said:
+                say(f"{'held' if one.holds else 'BROKEN'}: {one.what}: {one.found}")
+            for night in nights(story, week):
+                say(str(night))
             for message in there.hook.messages:
                 say(f"--- {message['subject']}\n{message['body']}")
     return 0

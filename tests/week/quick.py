@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _FILE = Path(__file__).parents[2] / "prefect.yaml"
 REAPER_S = 30
 """The reaper comes every ten minutes as shipped."""
+SILENT_S = 120
+"""A run that cannot be looked up is dead after a quarter of an hour as shipped."""
 _CHECK_AT = -0.15
 _MORNING_AT = 0.8
 """Parts of a night's distance to the next at which the look over the hosts, and the message, come."""
@@ -41,6 +43,8 @@ def deployments(week: Week) -> str:
         name = deployment["name"]
         if name == "overnight":
             deployment["parameters"]["sweep"] = week.sweep
+        if name == "eagle3-reaper":
+            deployment["parameters"] = {"silent_s": SILENT_S}
         if name == "eagle3-morning":
             deployment["parameters"] = {"hours": week.apart_s / 3600}
         for schedule in deployment.get("schedules", ()):

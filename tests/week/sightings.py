@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -30,8 +31,8 @@ class Sightings:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_on)
         self.looks = 0
-        self.seen: set[tuple[str, str]] = set()
-        """Host and mark of every trial whose engine was seen."""
+        self.last: dict[tuple[str, str], float] = {}
+        """Host and mark of every trial whose engine was seen -> when it was seen last."""
         self.together: set[Together] = set()
 
     def __enter__(self) -> Self:
@@ -46,7 +47,7 @@ class Sightings:
         while not self._over.wait(_EVERY_S):
             self.looks += 1
             for host, marks in engines(self._homes).items():
-                self.seen |= {(host, mark) for mark in marks}
+                self.last.update(dict.fromkeys(((host, mark) for mark in marks), time.monotonic()))
                 if len(marks) > 1:
                     self.together.add(Together(host, tuple(sorted(marks))))
 

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,8 +20,8 @@ from tests import rehearsing, sweeping
 from tests.deployed import Server
 from tests.postgresql import Postgres, postgres
 from tests.units import moved, settings, words
-from tests.week.quick import deployments
 from tests.webhook import receiver
+from tests.week.quick import deployments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +40,7 @@ _SCALE = 8.0
 _LEASE_S = 20.0
 _HOOK = "EAGLE3_WEEK_URL"
 # `up` asks for work every two seconds too; as shipped for systemd it is every ten.
-_QUICK = {"PREFECT_WORKER_QUERY_SECONDS": "2"}
+_QUICK = {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 
 
 class Site:
@@ -70,7 +70,9 @@ class Site:
 
     def start(self, name: str) -> None:
         """Starts a server or a worker, by the command of its unit."""
-        argv = shlex.split(moved(shlex.join(words(_UNITS.get(name, "eagle3-worker@.service"))), self._places))
+        argv = shlex.split(
+            moved(shlex.join(words(_UNITS.get(name, "eagle3-worker@.service"))), self._places)
+        )
         argv = [self._ports.get(word, word).replace("%H-%i", name) for word in argv]
         port = {"prefect": "4200", "mlflow": "5000"}.get(name)
         here = int(self._ports[port]) if port else None
@@ -82,7 +84,9 @@ class Site:
 
     def _ready(self, name: str) -> bool:
         if name in _SERVERS:
-            return answers({"prefect": f"{self.server.api}/health", "mlflow": f"{self.mlflow}/health"}[name])
+            return answers(
+                {"prefect": f"{self.server.api}/health", "mlflow": f"{self.mlflow}/health"}[name]
+            )
         found = self.server.ask("work_pools/eagle3/workers/filter", {})
         return running(name) is not None and any(
             (w["name"], w["status"]) == (name, "ONLINE") for w in found
@@ -133,7 +137,9 @@ def site(place: Path, name: str, say: Callable[[str], None]) -> Iterator[Site]:
     """Servers and hosts, up; ended with the block. Workers are started by whoever has deployed."""
     with ExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
-        for variable in [key for key in os.environ if key.startswith(("EAGLE3_", "MLFLOW_", "PREFECT_"))]:
+        for variable in [
+            key for key in os.environ if key.startswith(("EAGLE3_", "MLFLOW_", "PREFECT_"))
+        ]:
             patched.delenv(variable)
         for variable in [key for key in os.environ if key.lower().endswith("_proxy")]:
             patched.delenv(variable)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -14,7 +13,7 @@ from infra.rehearsal import hosting
 from infra.services import running
 from infra.store import RunFolder, Store, read_json
 from tests.agent_host import until
-from tests.sweeping import MEASURED, probes
+from tests.sweeping import probes
 from tests.week.site import WORKERS
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ OVER = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 KILLED, REBOOTED, NO_MLFLOW = 2, 4, 5
 """The nights in which something happens."""
 _BOUND_S = 900.0
-_LATER_S = 20.0
+_LAST_REAPERS = 2
 
 
 class Story:
@@ -81,14 +80,35 @@ class Story:
 
     def mornings(self) -> list[Any]:
         """The morning messages that came."""
-        return [m for m in list(self._site.hook.messages) if m["subject"].startswith("eagle3-sweep:")]
+        return [
+            m for m in list(self._site.hook.messages) if m["subject"].startswith("eagle3-sweep:")
+        ]
 
     def folder(self, flow_run: str) -> RunFolder | None:
         """The run folder of a night."""
-        for run in Store(self._site.place / "runs").runs(self._week.sweep):
+        for run in self.folders():
             if flow_run in read_json(run.path / "run.json").get("flow_runs", []):
                 return run
         return None
+
+    def folders(self) -> list[RunFolder]:
+        """All run folders of the week."""
+        return Store(self._site.place / "runs").runs(self._week.sweep)
+
+    def settled(self) -> None:
+        """Waits until nothing goes on: the last reaper has been, and MLflow has what it missed."""
+        begun = datetime.now(UTC).isoformat()
+        query = (
+            "SELECT count(*) FROM flow_run r JOIN flow f ON f.id = r.flow_id WHERE f.name = "
+            f"'eagle3-reaper' AND r.state_type = 'COMPLETED' AND r.start_time > '{begun}'"
+        )
+        until(lambda: int(self._site.database.ask("prefect", query)) >= _LAST_REAPERS, _BOUND_S)
+        self._site.rest()
+        query = (
+            "SELECT count(*) FROM flow_run WHERE state_type IN ('RUNNING', 'PENDING', 'CANCELLING')"
+        )
+        until(lambda: int(self._site.database.ask("prefect", query)) == 0, _BOUND_S)
+        self.note("nothing goes on any more")
 
     def _running(self, number: int) -> None:
         def begun() -> bool:
@@ -154,17 +174,6 @@ class Story:
         ground, attempt = self._probing(number)
         hosting.reboot(ground.ready)
         self.note(f"{ground.host.name} is rebooted while {attempt} is probed there")
-
-
-def records(run: RunFolder) -> list[Any]:
-    """record.json of every attempt of a night, as it stands on the disk."""
-    return [json.loads(folder.record.read_bytes()) for folder in run.trials() if folder.finished]
-
-
-def measured(run: RunFolder) -> int:
-    """Trials whose last attempt was measured."""
-    last = {record["trial"]: record for record in sorted(records(run), key=lambda r: r["attempt"])}
-    return sum(record["status"] in MEASURED for record in last.values())
 
 
 def _parents() -> dict[int, int]:
