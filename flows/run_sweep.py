@@ -37,7 +37,7 @@ from flows.telling import once_each, tell_lost
 from infra.connect import connect
 from infra.places import runs_folder
 from infra.store import Store
-from infra.tracking import Tracker, tracking_uri
+from infra.tracking import Tracker, TrackingDown, tracking_uri
 from tasks.undone import undone_sentence
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def eagle3_sweep(
         start_within_h: Hours after the planned time within which it may still begin; later, the
             run ends as "Missed" and touches no host. None: whenever its turn comes.
     """
-    late = too_late(this_run.scheduled_start_time, datetime.now(UTC), start_within_h)
-    # Prefect counts the planned time of one that was cut off, too; it began in time.
-    if late is not None and this_run.run_count <= 1:
+    now, again = datetime.now(UTC), this_run.run_count > 1
+    late = too_late(this_run.scheduled_start_time, now, start_within_h, begun=again)
+    if late is not None:
         return Cancelled(name="Missed", message=late)
     asked = definition if definition is not None else sweep
     return conduct(asked, host, fresh=fresh, until=until)
@@ -191,6 +191,14 @@ def _await_server(say: Callable[[str], None]) -> None:
             error = client.api_healthcheck()
 
 
+def _charts(sweep: str, tracker: Tracker) -> str:
+    """Where its charts are; empty while MLflow is down: the sweep is done all the same."""
+    try:
+        return tracker.chart_link(sweep)
+    except TrackingDown:
+        return ""
+
+
 def _show(outcome: Outcome, tracker: Tracker | None) -> None:
     report = outcome.report
     shown(
@@ -198,6 +206,6 @@ def _show(outcome: Outcome, tracker: Tracker | None) -> None:
             key="eagle3-report", markdown=report.markdown, description=report.sentence
         )
     )
-    link = tracker.chart_link(report.sweep) if tracker else ""
+    link = _charts(report.sweep, tracker) if tracker else ""
     if link:
         shown(lambda: create_link_artifact(key="mlflow", link=link, link_text="Compare in MLflow"))

@@ -23,6 +23,8 @@ class ScriptedMlflow:
         self.runs: dict[str, Any] = {}
         self.points: dict[str, list[Metric]] = defaultdict(list)
         self.files: dict[str, set[str]] = defaultdict(set)
+        self.experiment_tags: dict[str, str] = {}
+        """As they were last set, of whatever experiment."""
         self.param_limit = 6000
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -46,6 +48,9 @@ class ScriptedMlflow:
         found = SimpleNamespace(experiment_id=str(len(self.experiments)), lifecycle_stage="active")
         self.experiments[name] = found
         return str(found.experiment_id)
+
+    def _do_set_experiment_tag(self, _experiment: str, key: str, value: str) -> None:
+        self.experiment_tags[key] = value
 
     def _do_search_runs(self, experiments: list[str], *, filter_string: str, **_: Any) -> list[Any]:
         key = filter_string.split("'")[1]

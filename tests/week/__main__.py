@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.week.judge import judged, nights
+from tests.week.page import write
 from tests.week.quick import Week
 from tests.week.sightings import Sightings
 from tests.week.site import WORKERS, site
@@ -24,7 +25,7 @@ _LEAD_S = 75
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.week", description=__doc__)
     parser.add_argument("--nights", type=int, default=7)
-    parser.add_argument("--apart", type=int, default=120, help="seconds from night to night")
+    parser.add_argument("--apart", type=int, default=150, help="seconds from night to night")
     parser.add_argument("--keep", type=Path, help="a folder that stays, for everything")
     asked = parser.parse_args()
 
@@ -51,9 +52,8 @@ def main() -> int:
                 say(f"{'held' if one.holds else 'BROKEN'}: {one.what}: {one.found}")
             for night in nights(story, week):
                 say(str(night))
-            for message in there.hook.messages:
-                say(f"--- {message['subject']}\n{message['body']}")
-    return 0
+            say(f"{write(week, there, story, nights(story, week), said)} is written")
+    return 0 if all(one.holds for one in said) else 1
 
 
 if __name__ == "__main__":
