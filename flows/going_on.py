@@ -15,11 +15,15 @@ from prefect.events.filters import EventFilter, EventNameFilter, EventResourceFi
 from prefect.states import AwaitingRetry
 
 from flows.host_slots import HOLDS, LEASES, PROCESS
+from flows.runs import of_flow_run
+from infra.store import RunHeld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from prefect.client.orchestration import SyncPrefectClient
+
+    from infra.store import RunFolder, Store
 
 NIGHTS: Final = "overnight"
 """The tag of runs that are begun while nobody looks: by day somebody starts a run again, or not."""
@@ -30,11 +34,14 @@ _HEARTBEAT: Final = "prefect.flow-run.heartbeat"
 _MOST: Final = 200
 
 
-def go_on(client: SyncPrefectClient, within_h: float, say: Callable[[str], None]) -> int:
+def go_on(
+    client: SyncPrefectClient, store: Store, within_h: float, say: Callable[[str], None]
+) -> int:
     """Schedules nights that crashed a short while ago; returns how many.
 
     Args:
         client: Of Prefect's server.
+        store: All run folders.
         within_h: Hours since the last sign of life: what lay there until day stays there.
         say: Shows what is done.
     """
@@ -52,12 +59,25 @@ def go_on(client: SyncPrefectClient, within_h: float, say: Callable[[str], None]
         heard = last_heard(client, str(run.id)) or run.start_time or run.expected_start_time or now
         if run.run_count >= _BEGUN_AT_MOST or now - heard > timedelta(hours=within_h):
             continue
+        folder = of_flow_run(store, str(run.id))
+        if folder is not None and at_work(folder):
+            say(f"{run.name}: it crashed; what still works on {folder.id} is waited for")
+            continue
         # Or the next look would take it for the process that is dead.
         client.update_flow_run_labels(run.id, dict.fromkeys((PROCESS, HOLDS, LEASES), ""))
         client.set_flow_run_state(run.id, AwaitingRetry(message="it crashed, and goes on"))
         say(f"{run.name}: it crashed, and goes on where it stopped")
         begun += 1
     return begun
+
+
+def at_work(run: RunFolder) -> bool:
+    """Whether some process works on a run: a part of it may have outlived the rest."""
+    try:
+        with run.alone():
+            return False
+    except RunHeld:
+        return True
 
 
 def last_heard(client: SyncPrefectClient, flow_run: str) -> datetime | None:

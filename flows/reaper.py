@@ -75,7 +75,7 @@ def reaper(
         released = _give_back(client, living, slot_after_s, say)
     cleaned = _clean_up(say)
     with get_client(sync_client=True) as client:
-        again = go_on(client, go_on_within_h, say)
+        again = go_on(client, Store(runs_folder()), go_on_within_h, say)
     brought = bring_missed(say)
     done = f"{len(dead)} dead runs, {len(released)} slots given back, {cleaned} runs cleaned up"
     done += f", {again} nights go on, {brought} runs brought to MLflow"

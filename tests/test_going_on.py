@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flows.budget import budget_of
+from flows.going_on import at_work
 from flows.question import pose
 from flows.runs import began_at, open_run
 from flows.schedules import too_late
@@ -60,6 +61,12 @@ def test_its_deadline_is_that_of_its_first_begin_and_not_the_next_days(store: St
     assert again is not None
     assert "which is over" not in (fresh.why_not(posed().plan.trials[0], {}) or "")
     assert "which is over" in (again.why_not(posed().plan.trials[0], {}) or "")
+
+
+def test_it_is_not_begun_again_while_a_part_of_it_is_at_work(store: Store) -> None:
+    with open_run(store, posed(), fresh=True, flow_run="night-1") as run:
+        assert at_work(run)
+    assert not at_work(run)
 
 
 def test_it_is_not_too_late_for_what_has_begun_in_time() -> None:
