@@ -1,4 +1,4 @@
-"""The flow `eagle3-reaper`: what dead runs left in Prefect and on hosts is ended and given back."""
+"""The flow `eagle3-reaper`: what dead runs left is ended and given back, and nights go on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class _InUse(WorldError):
 
 @flow(
     name="eagle3-reaper",
-    description="Ends what dead runs left on hosts and in Prefect; gives their hosts' slots back.",
+    description="Ends what dead runs left on hosts and in Prefect; gives their hosts' slots back; "
+    "lets nights that crashed go on; brings to MLflow what it missed.",
     persist_result=False,
 )
 def reaper(
