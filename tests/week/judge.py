@@ -136,6 +136,11 @@ def judged(site: Site, story: Story, week: Week, seen: Sightings) -> Iterator[Sa
         and all(night.measured == night.planned_trials for night in found),
     )
     yield _in_mlflow(site, folders)
+    yield Said(
+        "of the night without MLflow, nothing was in it until it came back",
+        f"{story.kept_out} runs then",
+        story.kept_out == 0,
+    )
     yield _alone(site, seen)
     yield from _orphans(site)
     yield from _prefect(site)

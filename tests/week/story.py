@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 KILLED, REBOOTED, NO_MLFLOW = 2, 4, 5
-"""The nights in which something happens."""
+"""In which night that begins something happens."""
 _BOUND_S = 900.0
 _LAST_REAPERS = 2
 
@@ -37,6 +37,10 @@ class Story:
         self._site, self._week, self._say = site, week, say
         self._deployment = site.server.ask("deployments/name/eagle3-sweep/overnight")["id"]
         self.told: list[tuple[datetime, str]] = []
+        self.begun: list[int] = []
+        """Nights, in the order in which they began."""
+        self.kept_out: int | None = None
+        """What MLflow had of the night without it, as it came back."""
 
     def note(self, text: str) -> None:
         """Something that happened now."""
@@ -45,27 +49,52 @@ class Story:
 
     def play(self) -> None:
         """From the first evening to the last morning."""
-        for night in range(1, self._week.nights + 1):
-            if night == NO_MLFLOW:
-                self._over(night - 1)
+        for turn in range(1, self._week.nights + 1):
+            if turn == NO_MLFLOW:
+                for number in self.begun:
+                    self._over(number)
                 self._site.stop("mlflow")
                 self.note("MLflow is stopped")
-            self._running(night)
-            self.note(f"night {night} is running")
-            if night == KILLED:
-                self._kill(night)
-            if night == REBOOTED:
-                self._reboot(night)
-            if night == NO_MLFLOW:
-                self._over(night)
-                until(lambda: len(self.mornings()) >= NO_MLFLOW, _BOUND_S)
+            number = self._next()
+            self.note(f"night {number} is running")
+            if turn == KILLED:
+                self._kill(number)
+            if turn == REBOOTED:
+                self._reboot(number)
+            if turn == NO_MLFLOW:
+                self._over(number)
+                until(lambda at=number: len(self.mornings()) >= at, _BOUND_S)
+                self.kept_out = self._in_mlflow(number)
                 self._site.start("mlflow")
-                self.note("MLflow is there again, the morning's message has come")
-        for night in range(1, self._week.nights + 1):
-            self._over(night)
+                self.note("MLflow is there again: the morning's message has come")
+        for number in self.begun:
+            self._over(number)
         self.note("all nights are over")
         until(lambda: len(self.mornings()) >= self._week.nights, _BOUND_S)
         self.note("all mornings have come")
+
+    def _next(self) -> int:
+        """Waits for another night to begin: one that had to wait may come after a later one."""
+
+        def begun() -> int | None:
+            going = [
+                (run["start_time"], number)
+                for number, run in enumerate(self.nights(), start=1)
+                if run["start_time"] and number not in self.begun
+            ]
+            return min(going)[1] if going else None
+
+        self.begun.append(until(begun, _BOUND_S))
+        return self.begun[-1]
+
+    def _in_mlflow(self, number: int) -> int:
+        """How many runs MLflow's database has of a night, MLflow itself being away."""
+        folder = self.folder(self.night(number)["id"])
+        assert folder is not None
+        query = (
+            f"SELECT count(*) FROM tags WHERE key = 'eagle3.key' AND value LIKE '{folder.holder}%'"
+        )
+        return int(self._site.database.ask("mlflow", query))
 
     def nights(self) -> list[Any]:
         """The flow runs of the nights that the schedule has made, by planned time."""
@@ -109,13 +138,6 @@ class Story:
         )
         until(lambda: int(self._site.database.ask("prefect", query)) == 0, _BOUND_S)
         self.note("nothing goes on any more")
-
-    def _running(self, number: int) -> None:
-        def begun() -> bool:
-            run = self.night(number)
-            return run is not None and run["state_type"] in {"RUNNING", *OVER}
-
-        until(begun, _BOUND_S)
 
     def _over(self, number: int) -> None:
         def over() -> bool:
