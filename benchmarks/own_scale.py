@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.large_log import chunks
 from benchmarks.own_trials import Counting, ground, run_one
 from configs.sweep import Sweep
-from flows.conduct import Conductor, Hands
+from flows.conduct import Conductor
+from flows.outcome import Hands
 from flows.question import pose
 from flows.runs import open_run, read_records
 from flows.skips import reconcile, why_skip

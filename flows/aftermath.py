@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from configs.host import Host
-from flows.runs import of_flow_run, read_run_sweep
-from flows.skips import reconcile
+from configs.nodes import nodes_of
+from flows.blocks import read_note
+from flows.runs import of_flow_run, read_run_plan, read_run_sweep
+from flows.skips import reconcile, unfinished
 from infra.connect import connect
 from infra.errors import WorldError
 from infra.places import runs_folder
+from infra.run_locks import RunHeld, lane
 from infra.store import RunFolder, Store, read_json
 from infra.tracking import Tracker, tracking_uri
 from tasks.contact import IF_KILLED
@@ -18,7 +21,7 @@ from tasks.publish import publish_missing
 from tasks.tear_down import forget_secrets, has_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from infra.host_agent import HostAgent
 
@@ -69,16 +72,48 @@ def clean_up_run(
         publish_missing(run, tracker, say)
 
 
+def clean_up_lane(run: RunFolder, place: str, say: Callable[[str], None]) -> None:
+    """The same for what one lane of a run left at its place, unless another lane is at work there."""
+    plan = read_run_plan(run)
+    blocks = {block for block, at in read_note(run).taken.items() if at == place}
+    mine = {trial.id for trial in plan.trials if trial.block in blocks}
+    hosts = read_json(run.path / "run.json").get("hosts", {})
+    try:
+        with lane(run.path, place):
+            for name in nodes_of(place):
+                try:
+                    host = Host.model_validate(hosts[name])
+                    say(f"{name}: {end_on_host(run, host, _reach, mine)}")
+                except WorldError as error:
+                    say(f"{name}: could not be cleaned ({error}); {IF_KILLED}")
+            for text in reconcile(run, mine):
+                say(text)
+    except RunHeld:
+        say(f"{place}: another lane is at work there")
+
+
 def _reach(host: Host) -> HostAgent:
     return connect(host, patience_s=20.0)
 
 
-def end_on_host(run: RunFolder, host: Host, reach: Callable[[Host], HostAgent] = _reach) -> str:
+def end_on_host(
+    run: RunFolder,
+    host: Host,
+    reach: Callable[[Host], HostAgent] = _reach,
+    of: Collection[str] | None = None,
+) -> str:
     """Ends every process of a run's unfinished attempts on a host, and releases its claim.
 
     What an attempt changed in the engine's source is put back.
+
+    Args:
+        run: The run.
+        host: The host.
+        reach: How it is reached.
+        of: Trials; None: all. Two hosts may be containers that see each other's processes, so
+            attempts in flight elsewhere must not be named.
     """
-    markers = [run.marker_on(folder, host.name) for folder in run.trials() if not folder.finished]
+    markers = [run.marker_on(folder, host.name) for folder in unfinished(run, of)]
     agent = reach(host)
     try:
         ended = 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from flows.runs import read_records, read_run_sweep
 from infra.errors import WorldError
 from infra.places import runs_folder
-from infra.store import RunHeld, Store
+from infra.run_locks import RunHeld
+from infra.store import Store
 from infra.tracking import Tracker, tracking_uri
 from tasks.publish import has_missed, nothing_missed, publish_missing
 

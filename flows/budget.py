@@ -14,7 +14,7 @@ from flows.skips import is_final
 from infra.store import read_json
 from tasks.allotment import Allotment, allot
 from tasks.durations import boots
-from tasks.forecast import Forecast, Oracle
+from tasks.forecast import Forecast, Oracle, longest
 from tasks.spans import span
 from tasks.undone import LEFT_OUT
 
@@ -37,7 +37,10 @@ class Outlook(NamedTuple):
     """What is expected of a sweep before it starts."""
 
     forecast: Forecast
-    """Of what is still to be run."""
+    """Of what is still to be run, one trial after another."""
+    together: Forecast
+    """The same with all places of the sweep at work at once; equal to it where there is one."""
+    places: int
     done: int
     """Trials of its latest run that stand."""
     deadline: Deadline | None
@@ -53,6 +56,7 @@ class Budget:
         past: Measured trials of other runs.
         deadline: When the hosts must be free.
         clock: Tells the time, with its offset.
+        together: Whether all places of the sweep are at work at once.
     """
 
     def __init__(
@@ -61,11 +65,15 @@ class Budget:
         past: Sequence[Boot],
         deadline: Deadline,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        together: bool = False,
     ) -> None:
         self._question = question
         self._past = past
         self._deadline = deadline
         self._clock = clock
+        places = {trial.host for trial in question.plan.trials}
+        self._at_once = len(places) if together else 1
 
     @property
     def text(self) -> str:
@@ -96,7 +104,7 @@ class Budget:
             )
         others = _undone(question.plan.trials, records)
         todo = [trial, *(other for other in others if other.order > trial.order)]
-        if trial in allot(question.sweep, todo, _cost_of(oracle), left_s).run:
+        if trial in allot(question.sweep, todo, _cost_of(oracle), left_s * self._at_once).run:
             return None
         return f"{LEFT_OUT} {deadline.text}: the time is kept for what the main question needs more"
 
@@ -128,6 +136,8 @@ def budget_of(
     own: RunFolder,
     typed: str | None = None,
     began: datetime | None = None,
+    *,
+    together: bool = False,
 ) -> Budget | None:
     """The budget of a sweep that starts now; None where nothing limits it.
 
@@ -138,11 +148,13 @@ def budget_of(
         typed: A deadline in place of the sweep's, as for :func:`deadline_of`.
         began: When it began, if that was earlier: one that was cut off and goes on has the deadline
             that it had, and not the next day's.
+        together: Whether all places of the sweep are at work at once.
     """
     deadline = deadline_of(question.sweep, typed, began)
     if deadline is None:
         return None
-    return Budget(question, past_boots(store, question.hosts, without=own), deadline)
+    past = past_boots(store, question.hosts, without=own)
+    return Budget(question, past, deadline, together=together)
 
 
 def outlook(
@@ -156,13 +168,16 @@ def outlook(
     records = {record.trial: record for found in own.values() for record in found}
     todo = _undone(plan.trials, records)
     oracle = Oracle(sweep, question.hosts, past_boots(store, question.hosts, known=own))
-    forecast = oracle.all(todo)
+    places = dict.fromkeys(trial.host for trial in plan.trials)
+    shares = [[trial for trial in todo if trial.host == place] for place in places]
+    together = longest([oracle.all(share) for share in shares])
     deadline = deadline_of(sweep, typed, now)
     chosen = None
-    if deadline is not None and forecast.unknown < len(todo):
-        left_s = (deadline.at - now).total_seconds()
+    if deadline is not None and together.unknown < len(todo):
+        left_s = (deadline.at - now).total_seconds() * len(places)
         chosen = allot(sweep, todo, _cost_of(oracle), left_s)
-    return Outlook(forecast, len(plan.trials) - len(todo), deadline, chosen)
+    done = len(plan.trials) - len(todo)
+    return Outlook(oracle.all(todo), together, len(places), done, deadline, chosen)
 
 
 def past_boots(

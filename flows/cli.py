@@ -28,7 +28,7 @@ from infra.store import Store
 from tasks.venue import StageFailedError
 
 if TYPE_CHECKING:
-    from flows.conduct import Hands, Outcome
+    from flows.outcome import Hands, Outcome
     from flows.question import Question
     from infra.tracking import Tracker
 
@@ -121,7 +121,7 @@ def calibrate(
 
 def _hands(progress: Progress, tracker: Tracker | None) -> Hands:
     """Hands that show their progress here; a signal ends what they do from now on."""
-    from flows.conduct import Hands
+    from flows.outcome import Hands
     from flows.stages import PlainRunner
     from infra.connect import connect
 

@@ -7,36 +7,34 @@ is down the night goes on.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from configs.layers import engine_of
 from flows.arrival import claim_place, look_again, look_around
+from flows.halting import Halt
 from flows.noting import NotingRunner
+from flows.outcome import begin, conclude
 from flows.run_trial import Orders, run_trial
 from flows.runs import read_records
 from flows.sites import leave, site_of
-from flows.skips import Skip, SkipLines, reconcile, why_skip
+from flows.skips import Skip, SkipLines, why_skip
 from infra.store import write_value
 from infra.tracking import TrackingDown
 from tasks.check_table import PASSING
 from tasks.launch import read_secrets
-from tasks.publish import publish_missing, publish_trial
+from tasks.publish import publish_trial
 from tasks.record_trial import bare_record, fingerprint
-from tasks.reporting import compare_sweep, write_report
 from tasks.screen import kept_words
-from tasks.screen_kept import keep_screen
-from tasks.stopping import enough_known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from configs.host import Host
     from configs.plan import Trial
     from flows.arrival import Ground
     from flows.budget import Budget
+    from flows.outcome import Hands, Outcome
     from flows.question import Question
     from flows.stages import Runner
     from infra.host_agent import HostAgent
@@ -44,50 +42,10 @@ if TYPE_CHECKING:
     from infra.tracking import Tracker
     from tasks.prepare import Survey
     from tasks.record import TrialRecord
-    from tasks.reporting import Report
     from tasks.seen_files import FilesSeen
     from tasks.venue import Site
 
 _ATTEMPTS = 2  # a failure that says of itself that once more may help gets one more
-
-
-class Hands(NamedTuple):
-    """What a conductor works with; each is replaceable."""
-
-    connect: Callable[[Host], HostAgent]
-    runner: Callable[[str], Runner]
-    """Trial id -> the runner of its stages."""
-    tracker: Tracker | None
-    say: Callable[[str], None]
-
-
-class Outcome(NamedTuple):
-    """What became of a sweep."""
-
-    run: RunFolder
-    records: tuple[TrialRecord, ...]
-    skipped: tuple[Skip, ...]
-    report: Report
-    unpublished: int
-    """Attempts that MLflow does not have."""
-
-    def counts(self) -> Counts:
-        """How many trials came to which end."""
-        return Counts(*(sum(r.status == name for r in self.records) for name in Counts._fields))
-
-
-class Counts(NamedTuple):
-    """How many trials came to which end."""
-
-    ok: int
-    suspect: int
-    failed: int
-    skipped: int
-
-    def text(self) -> str:
-        """In words, without zeros."""
-        said = [f"{number} {name}" for name, number in self._asdict().items() if number]
-        return ", ".join(said) or "no trials"
 
 
 def once_more(record: TrialRecord) -> bool:
@@ -99,15 +57,29 @@ def once_more(record: TrialRecord) -> bool:
 
 
 class Conductor:
-    """Runs what is missing of one sweep."""
+    """Runs what is missing of one sweep, or of the blocks that one place takes of it.
+
+    Args:
+        question: What is asked.
+        run: Its run.
+        hands: What is worked with.
+        budget: Says what there is time for; None: for everything.
+        cut_off: Markers of attempts that could not tear down, as :func:`begin` found them.
+    """
 
     def __init__(
-        self, question: Question, run: RunFolder, hands: Hands, budget: Budget | None = None
+        self,
+        question: Question,
+        run: RunFolder,
+        hands: Hands,
+        budget: Budget | None = None,
+        cut_off: Sequence[str] = (),
     ) -> None:
         self._question = question
         self._run = run
         self._hands = hands
         self._budget = budget
+        self._cut_off = list(cut_off)
         self._secrets = {
             name: read_secrets(question.sweep, host) for name, host in question.hosts.items()
         }
@@ -116,13 +88,9 @@ class Conductor:
         """Hands on hosts that are claimed: for the whole sweep, or another one would slip in
         between two trials."""
         self._records: dict[str, TrialRecord] = {}
-        self._began = time.monotonic()
-        self._stopped: str | None = None
-        self._looked = 0
+        self._halt = Halt(question)
         self._seen: FilesSeen = {}
         self._skipped = SkipLines(hands.say)
-        self._cut_off: list[str] = []
-        """Markers of attempts whose process was killed before they could tear down."""
 
     def conduct(self) -> Outcome:
         """Runs the plan, then compares and reports all of it.
@@ -130,31 +98,39 @@ class Conductor:
         Raises:
             StageFailedError: A host is held by another sweep, or cannot be surveyed.
         """
-        run, hands, plan = self._run, self._hands, self._question.plan
-        hands.say(f"run {run.id}: {len(plan.trials)} trials, folder {run.path}")
-        if self._budget is not None:
-            hands.say(self._budget.text)
-        keep_screen(self._run, self._question.screen)
-        self._cut_off = [run.marker(folder) for folder in run.trials() if not folder.finished]
-        for text in reconcile(run) if self._cut_off else ():
-            hands.say(text)
-        self._records = {record.trial: record for record in read_records(run)}
+        question, run, hands = self._question, self._run, self._hands
+        self._cut_off += begin(question, run, hands, self._budget)
+        self.look_up()
+        skips = self.work(question.plan.trials)
+        return conclude(question, run, hands, self._records.values(), skips)
+
+    def work(self, trials: Iterable[Trial]) -> list[Skip]:
+        """Runs what is missing of some trials, one after another; lets go of their hosts then.
+
+        Raises:
+            StageFailedError: A host is held by another sweep, or cannot be surveyed.
+        """
         try:
-            skips = [skip for trial in plan.trials if (skip := self._one(trial)) is not None]
+            return [skip for trial in trials if (skip := self._one(trial)) is not None]
         finally:
             self._skipped.flush()
             for agent in self._held:
-                leave(agent, run.holder, hands.say)
-        unpublished = 0
-        if hands.tracker is not None:
-            hands.tracker.ask_again()
-            unpublished = publish_missing(run, hands.tracker, hands.say)
-        records = sorted(self._records.values(), key=lambda record: record.order)
-        report = write_report(run, self._question.sweep, records, hands.tracker, hands.say)
-        return Outcome(run, tuple(records), tuple(skips), report, unpublished)
+                leave(agent, self._run.holder, self._hands.say)
+            self._held.clear()
+            self._grounds.clear()
+
+    @property
+    def records(self) -> Mapping[str, TrialRecord]:
+        """The last finished attempts, by trial, as far as they were looked up or made here."""
+        return self._records
+
+    def look_up(self) -> None:
+        """Reads all records of the run: others may be at work on it too."""
+        self._records = {record.trial: record for record in read_records(self._run)}
 
     def _one(self, trial: Trial) -> Skip | None:
         """One trial with its attempts; or why it is not run."""
+        self._hands.shown()
         ground = self._grounds.get(trial.host) or self._arrive(trial)
         wanted = fingerprint(trial, self._surveyed(trial, ground))
         skip = why_skip(trial, wanted, self._records) or self._stop_before(trial)
@@ -173,24 +149,10 @@ class Conductor:
         return None
 
     def _stop_before(self, trial: Trial) -> Skip | None:
-        reason = self._why_stop(trial)
+        reason = self._halt.why(trial, self._records)
         if reason is None and self._budget is not None:
             reason = self._budget.why_not(trial, self._records)
         return Skip(trial.id, reason, leaves_record=True) if reason is not None else None
-
-    def _why_stop(self, trial: Trial) -> str | None:
-        """Why the sweep ends before this trial, as its ``until`` says; looks once a block."""
-        until, block = self._question.sweep.until, trial.block - 1
-        if until is None or self._stopped is not None:
-            return self._stopped
-        if until.hours is not None and time.monotonic() - self._began > until.hours * 3600:
-            self._stopped = f"the {until.hours:g} hours are over"
-        elif until.half_width and block >= until.min_blocks and block > self._looked:
-            self._looked = block
-            so_far = [r for r in self._records.values() if r.block <= block]
-            known = enough_known(compare_sweep(self._question.sweep, so_far), until.half_width)
-            self._stopped = known and f"enough is known after {block} blocks: {known}"
-        return self._stopped
 
     def _arrive(self, trial: Trial) -> Ground:
         """Claims the trial's place, and asks each of its hosts what it is."""

@@ -16,7 +16,7 @@ from prefect.states import AwaitingRetry
 
 from flows.host_slots import HOLDS, LEASES, PROCESS
 from flows.runs import of_flow_run
-from infra.store import RunHeld
+from infra.run_locks import RunHeld
 
 if TYPE_CHECKING:
     from collections.abc import Callable

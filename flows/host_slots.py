@@ -6,17 +6,19 @@ What keeps two sweeps apart is the lock on the host itself, which other controll
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.concurrency.context import ConcurrencyContext
+from prefect.concurrency.sync import concurrency
 
 from flows.prefect_stages import shown
 from infra.process_identity import this_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from prefect.client.orchestration import SyncPrefectClient
 
@@ -27,6 +29,9 @@ HOLDS: Final = "eagle3.holds"
 """Label of a flow run: the slots that it was given, apart by spaces; it waits while it has none."""
 LEASES: Final = "eagle3.leases"
 """Label of a flow run: Prefect's leases on these slots, by which they are given back just once."""
+
+A_DAY_S: Final = 24 * 3600.0
+_LEASE_S: Final = 300.0
 
 
 def host_slot(host: str) -> str:
@@ -59,6 +64,36 @@ def end_leases(client: SyncPrefectClient, text: str) -> None:
 def sign(flow_run: str | None) -> None:
     """Says which process a flow run is."""
     write_labels(flow_run, {PROCESS: this_process()})
+
+
+@contextmanager
+def held_slots(flow_run: str | None, hosts: Iterable[str], wait_s: float) -> Iterator[None]:
+    """Holds the slots of some hosts, and says so on the flow run's page.
+
+    Args:
+        flow_run: Its id.
+        hosts: By name.
+        wait_s: How long they are waited for.
+
+    Raises:
+        TimeoutError: Others have them.
+    """
+    # In one order for all sweeps: two that share hosts must not wait for each other in a circle.
+    slots = sorted(host_slot(name) for name in hosts)
+    make_slots(slots)
+    with concurrency(
+        slots,
+        occupy=1,
+        strict=True,
+        lease_duration=_LEASE_S,
+        timeout_seconds=wait_s,
+        # Prefect would end the flow if its server is away when the lease is due; the lock on
+        # the host still keeps others out.
+        raise_on_lease_renewal_failure=False,
+    ):
+        write_labels(flow_run, {HOLDS: " ".join(slots), LEASES: leases()})
+        yield
+    write_labels(flow_run, {HOLDS: "", LEASES: ""})
 
 
 def write_labels(flow_run: str | None, labels: Mapping[str, str]) -> None:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-QUEUES: Final = {"care": 1, "nights": 2, "days": 3}
-"""Queue -> priority: upkeep is short and never waits; nights come before what is typed by day."""
+QUEUES: Final = {"care": 1, "lanes": 2, "nights": 3, "days": 4}
+"""Queue -> priority: upkeep is short and never waits; a sweep that runs comes before one that would
+begin; nights come before what is typed by day."""
 _MOST: Final = 200
 
 

@@ -41,26 +41,31 @@ class Question(NamedTuple):
         return tuple(self.hosts[name] for name in nodes_of(place))
 
 
-def pose(sweep: Sweep | str, host: str | None = None) -> Question:
+def pose(
+    sweep: Sweep | str, host: str | None = None, *, known: Mapping[str, Host] | None = None
+) -> Question:
     """Reads what a sweep names and makes its plan.
 
     Args:
         sweep: A sweep, or the name or path of its file.
-        host: Another place than the sweep's own: a host, or several nodes (node0+node1), each by
-            name or path.
+        host: Other places than the sweep's own, apart by commas: each a host, or several nodes
+            (node0+node1), by name or path.
+        known: Hosts whose files need not be read.
 
     Raises:
         ConfigError: Everything that is wrong, at once per file.
     """
     asked = read_sweep(sweep) if isinstance(sweep, str) else sweep
     file = sweep if isinstance(sweep, str) else f"sweep {asked.name}"
-    files: dict[str, str] = {}
+    there = dict(known or {})
     if host is not None:
-        paths = (host,) if Path(host).is_file() else nodes_of(host)
-        files = {read_host(path).name: path for path in paths}
-        named = tuple(files)
-        asked = asked.model_copy(update={"hosts": (named if len(paths) > 1 else named[0],)})
-    hosts, problems = _hosts(asked, file, files)
+        places = [_place(words) for words in _apart(host)]
+        there |= {node.name: node for nodes in places for node in nodes}
+        named = tuple(tuple(node.name for node in nodes) for nodes in places)
+        asked = asked.model_copy(
+            update={"hosts": tuple(nodes if len(nodes) > 1 else nodes[0] for nodes in named)}
+        )
+    hosts, problems = _hosts(asked, file, there)
     patches: list[Patch] = []
     for name in asked.patches:
         try:
@@ -69,8 +74,8 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
             problems += error.problems
     for name in asked.tolerate:
         if name not in GUARDS_BY_NAME:
-            known = ", ".join(sorted(GUARDS_BY_NAME))
-            problems.append(Problem(file, f"tolerate.{name}", f"no such finding: one of {known}"))
+            names = ", ".join(sorted(GUARDS_BY_NAME))
+            problems.append(Problem(file, f"tolerate.{name}", f"no such finding: one of {names}"))
     problems += [Problem(file, s.where, s.message) for s in host_problems(list(hosts.values()))]
     if problems:
         raise ConfigError(problems)
@@ -89,8 +94,19 @@ def pose(sweep: Sweep | str, host: str | None = None) -> Question:
     return Question(asked, hosts, tuple(patches), sets, plan, tuple(said))
 
 
+def _apart(host: str) -> list[str]:
+    """Several places, as they are typed."""
+    return [host] if Path(host).is_file() else [words.strip() for words in host.split(",")]
+
+
+def _place(words: str) -> list[Host]:
+    """The nodes of one place."""
+    paths = (words,) if Path(words).is_file() else nodes_of(words)
+    return [read_host(path) for path in paths]
+
+
 def _hosts(
-    asked: Sweep, file: str, files: Mapping[str, str]
+    asked: Sweep, file: str, known: Mapping[str, Host]
 ) -> tuple[dict[str, Host], list[Problem]]:
     """Every node of every place, and what is wrong with them or with the sweep on them."""
     problems: list[Problem] = []
@@ -98,7 +114,7 @@ def _hosts(
     for index, entry in enumerate(asked.hosts):
         names = nodes_of(place_name(entry))
         try:
-            hosts |= {name: read_host(files.get(name, name)) for name in names}
+            hosts |= {name: known.get(name) or read_host(name) for name in names}
             nodes = [hosts[name] for name in names]
             apart = [Problem(file, *said) for said in node_problems(f"hosts.{index}", nodes)]
             problems += apart

@@ -27,7 +27,8 @@ from infra.connect import connect
 from infra.errors import WorldError
 from infra.places import runs_folder
 from infra.process_identity import look_up
-from infra.store import RunHeld, Store
+from infra.run_locks import RunHeld
+from infra.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,37 +14,34 @@ from prefect.client.orchestration import get_client
 # A name that is there for type checkers only would cost the whole form: Prefect then reads none of
 # the flow's annotations, and shows every parameter as one of any kind.
 from prefect.client.schemas.objects import State  # noqa: TC002
-from prefect.concurrency.sync import concurrency
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as this_run
 from prefect.states import Cancelled, Completed, Failed
-from prefect.utilities.urls import url_for
 
 from configs.find import stem
 from configs.sweep import Sweep  # noqa: TC001 - Prefect reads the annotation for its form
 from flows.aftermath import clean_up_after
-from flows.budget import budget_of, deadline_of
-from flows.conduct import Conductor, Hands, Outcome
+from flows.budget import deadline_of
+from flows.commission import Commission, carry_out
+from flows.crew import end_lanes
 from flows.history import morning_regressions
-from flows.host_slots import HOLDS, LEASES, host_slot, leases, make_slots, sign, write_labels
-from flows.prefect_stages import PrefectRunner, shown
+from flows.host_slots import sign
+from flows.prefect_hands import prefect_hands
+from flows.prefect_stages import shown
 from flows.question import pose
-from flows.runs import began_at, open_run
 from flows.schedules import too_late
-from flows.screen_run import screened_first
-from flows.telling import once_each, tell_lost
-from infra.connect import connect
 from infra.places import runs_folder
 from infra.store import Store
-from infra.tracking import Tracker, TrackingDown, tracking_uri
+from infra.tracking import TrackingDown
 from tasks.undone import undone_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_SLOT_LEASE_S = 300.0
-_SLOT_WAIT_S = 24 * 3600.0
+    from flows.outcome import Outcome
+    from infra.tracking import Tracker
+
 _AWAY_S = 900.0  # a restart, an update; the hosts are free by then
 _AGAIN_S = 2.0
 
@@ -55,6 +52,7 @@ def after_the_end(flow: Any, flow_run: Any, state: Any) -> None:  # noqa: ARG001
     Prefect runs this in another process, seconds later, even after SIGKILL; so it finds everything
     from the run's id and the run folder.
     """
+    end_lanes(flow_run.id, print)
     clean_up_after(str(flow_run.id), print)
 
 
@@ -115,47 +113,15 @@ def conduct(
         log.warning(warning)
     context = FlowRunContext.get()
     run_id = str(context.flow_run.id) if context and context.flow_run else None
-    # In one order for all sweeps: two that share hosts must not wait for each other in a circle.
-    slots = sorted(host_slot(name) for name in question.hosts)
-    make_slots(slots)
     sign(run_id)
-    lost = once_each(lambda name, why: tell_lost(name, why, f"sweep {question.sweep.name}"))
-    uri = tracking_uri()
-    tracker = Tracker(uri, note=log.info) if uri else None
-    with concurrency(
-        slots,
-        occupy=1,
-        strict=True,
-        lease_duration=_SLOT_LEASE_S,
-        timeout_seconds=_SLOT_WAIT_S,
-        # Prefect would end the flow if its server is away when the lease is due; the lock on
-        # the host still keeps others out.
-        raise_on_lease_renewal_failure=False,
-    ):
-        write_labels(run_id, {HOLDS: " ".join(slots), LEASES: leases()})
-        hands = Hands(
-            connect=lambda spec: connect(
-                spec, note=log.warning, lost=lambda why: lost(spec.name, why)
-            ),
-            runner=PrefectRunner,
-            tracker=tracker,
-            say=log.info,
-        )
-        store, known = Store(runs_folder()), question.warnings
-        question = screened_first(question, store, hands, host=host, flow_run=run_id)
-        for warning in question.warnings:
-            if warning not in known:
-                log.warning(warning)
-        # Not the run's own ui_url, which is an address of Prefect 2 (seen in 3.9.1).
-        url = (url_for("flow-run", obj_id=run_id) if run_id else None) or ""
-        with open_run(store, question, fresh=fresh, flow_run=run_id, flow_url=url) as run:
-            budget = budget_of(question, store, run, until, began_at(run, run_id))
-            outcome = Conductor(question, run, hands, budget).conduct()
-        _await_server(log.warning)
-    _show(outcome, tracker)
+    hands = prefect_hands(log, f"sweep {question.sweep.name}")
+    store = Store(runs_folder())
+    outcome = carry_out(Commission(question, store, hands, run_id, host, until, fresh=fresh))
+    _await_server(log.warning)
+    _show(outcome, hands.tracker)
     undone = undone_sentence(outcome.records)
     moved = morning_regressions(store, question.sweep)
-    return verdict_state(outcome, [*([undone] if undone else []), *moved])
+    return verdict_state(outcome, [*([undone] if undone else []), *outcome.notes, *moved])
 
 
 def verdict_state(outcome: Outcome, also: Sequence[str] = ()) -> State[Any]:

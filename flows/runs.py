@@ -97,6 +97,12 @@ def began_at(run: RunFolder, flow_run: str | None) -> datetime | None:
     return None
 
 
+def conducted_since(run: RunFolder) -> datetime | None:
+    """When the flow run that conducts a run first began to; None if none of Prefect's does."""
+    known = read_json(run.path / "run.json").get("flow_runs", [])
+    return began_at(run, known[-1]) if known else None
+
+
 def _begun(flow_run: str, url: str) -> dict[str, str]:
     """A flow run that begins to work here; what it publishes links to it."""
     return {"id": flow_run, "url": url, "began": datetime.now(UTC).isoformat(timespec="seconds")}

@@ -34,7 +34,7 @@ from tasks.screen_times import size_times
 if TYPE_CHECKING:
     from configs.screening import Screening
     from configs.sweep import Sweep
-    from flows.conduct import Hands
+    from flows.outcome import Hands
     from flows.question import Question
     from infra.host_agent import HostAgent
     from infra.store import RunFolder

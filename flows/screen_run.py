@@ -16,7 +16,7 @@ from tasks.screen_figure import screen_figure
 from tasks.screen_report import FIGURE, screen_page
 
 if TYPE_CHECKING:
-    from flows.conduct import Hands
+    from flows.outcome import Hands
     from flows.question import Question
     from infra.store import RunFolder, Store
     from tasks.screen import Screen

@@ -44,7 +44,7 @@ def outlook_text(
 
 def outlook_lines(seen: Outlook, hosts: Sequence[Host], now: datetime) -> Iterator[str]:
     """The same as plain lines."""
-    forecast = seen.forecast
+    forecast = seen.together
     if seen.done:
         yield f"{seen.done} trials of the latest run stand and are not run again"
     if not forecast.trials:
@@ -54,12 +54,12 @@ def outlook_lines(seen: Outlook, hosts: Sequence[Host], now: datetime) -> Iterat
         yield (
             f"unknown how long {some} take: for {forecast.unknown} of them nothing is recorded "
             "that is like them; by the sweep's own patience at most "
-            f"{span(forecast.at_most_s)}{_costs(hosts, forecast.at_most_s)}"
+            f"{span(forecast.at_most_s)}{_costs(hosts, forecast.at_most_s)}{_at_once(seen)}"
         )
     else:
         yield (
             f"{some} take about {span(forecast.seconds)}, {span(forecast.late_s)} if each is as "
-            "slow as the slowest recorded"
+            f"slow as the slowest recorded{_at_once(seen)}"
         )
         ends = now + timedelta(seconds=forecast.seconds)
         yield f"begun now, the sweep ends at {ends:%H:%M %Z on %A}, {ends.day} {ends:%B}"
@@ -68,6 +68,18 @@ def outlook_lines(seen: Outlook, hosts: Sequence[Host], now: datetime) -> Iterat
         first = "" if grounds == RECORDED else "a first estimate from "
         yield f"for {number} of them by {first}{grounds}"
     yield from _deadline(seen)
+
+
+def _at_once(seen: Outlook) -> str:
+    """Where there are several hosts, what that rests on."""
+    if seen.places < 2:
+        return ""
+    after = (
+        f"; one after another, as with `eagle3-sweep run`: {span(whole)}"
+        if (whole := seen.forecast.seconds)
+        else ""
+    )
+    return f", on {seen.places} hosts at once, as through Prefect{after}"
 
 
 def _deadline(seen: Outlook) -> Iterator[str]:
@@ -96,7 +108,7 @@ def _named(trial: Trial) -> str:
 
 
 def _prices(hosts: Sequence[Host], seconds: float, late_s: float) -> Iterator[str]:
-    """What it costs; trials run one after another, and all hosts are held meanwhile."""
+    """What it costs; all hosts are held meanwhile."""
     for price in _sums(hosts):
         low, high = (money(cost(price, each), price.currency) for each in (seconds, late_s))
         yield (

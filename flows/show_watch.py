@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -22,24 +22,30 @@ _AROUND = 9  # lines that are no trials: heading, counts, column names, GPUs, bl
 _BAR = 20
 
 
-def view_text(view: View, height: int, gpus: Sequence[GpuRow] | str | None) -> RenderableType:
+def view_text(
+    view: View, height: int, gpus: Mapping[str, Sequence[GpuRow] | str]
+) -> RenderableType:
     """One moment of a run.
 
     Args:
         view: The moment.
         height: Lines that there are; the newest trials are shown.
-        gpus: Of the host now; a sentence why not; None: not asked for.
+        gpus: Host -> its GPUs now, or a sentence why not; empty: not asked for.
     """
+    several = len(view.doing) > 1
     parts: list[RenderableType] = [
         Text(f"{view.run}: {view.question}", style="bold", overflow="ellipsis", no_wrap=True),
         Text(_counts(view)),
         Text(""),
-        _trials(view, max(3, height - _AROUND)),
+        _trials(view, max(3, height - _AROUND - 2 * max(0, len(view.doing) - 1))),
     ]
-    if view.doing is not None:
-        parts += [Text(""), *_doing(view.doing)]
-    if gpus is not None:
-        parts.append(Text(gpus if isinstance(gpus, str) else _gpus(gpus)))
+    if view.doing:
+        parts.append(Text(""))
+    for one in view.doing:
+        parts += _doing(one, f"{one.host}: " if several else "")
+    for host, seen in gpus.items():
+        said = seen if isinstance(seen, str) else _gpus(seen)
+        parts.append(Text(f"{host}: {said}" if several else said))
     return Group(*parts)
 
 
@@ -78,15 +84,15 @@ def _trials(view: View, room: int) -> Table:
     for name, width in (("tok/s", 9), ("accept", 6), ("took", 10)):
         table.add_column(name, justify="right", no_wrap=True, width=width)
     ahead = min(len(view.waiting), max(1, room // 4))
-    behind = room - ahead - (view.doing is not None)
+    behind = room - ahead - len(view.doing)
     hidden = len(view.done) - behind
     if hidden > 0:
         table.add_row(Text(f"({hidden + 1} before)", style="dim"))
         behind -= 1
     for one in view.done[len(view.done) - min(behind, len(view.done)) :]:
         table.add_row(*_done_row(one))
-    if view.doing is not None:
-        table.add_row(*_doing_row(view.doing))
+    for doing in view.doing:
+        table.add_row(*_doing_row(doing))
     for trial in view.waiting[:ahead]:
         table.add_row(Text(trial, style="dim"), Text("waiting", style="dim"))
     if len(view.waiting) > ahead:
@@ -118,8 +124,8 @@ def _figures(tok_s: float | None, accept_length: float | None) -> tuple[str, str
     )
 
 
-def _doing(one: Doing) -> list[Text]:
-    """What the trial in flight says of itself."""
+def _doing(one: Doing, where: str) -> list[Text]:
+    """What a trial in flight says of itself."""
     said = one.text
     if one.stage == "wait_ready" and one.live.percent is not None:
         full = _BAR * min(one.live.percent, 100) // 100
@@ -127,7 +133,7 @@ def _doing(one: Doing) -> list[Text]:
         said = f"{bar} {one.live.percent} % {one.live.stage}"
     if one.decodes and one.live.running is not None:
         said = f"{said}; {one.live.running} running" if said else f"{one.live.running} running"
-    return [Text(said, overflow="ellipsis", no_wrap=True)] if said else []
+    return [Text(where + said, overflow="ellipsis", no_wrap=True)] if said else []
 
 
 def _gpus(rows: Sequence[GpuRow]) -> str:

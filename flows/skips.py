@@ -12,10 +12,10 @@ from tasks.record_trial import bare_record
 from tasks.venue import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from configs.plan import Trial
-    from infra.store import RunFolder
+    from infra.store import RunFolder, TrialFolder
     from tasks.record import Failure, TrialRecord
 
 # Failures that say nothing of the setting: the trial is run again when the sweep is.
@@ -76,7 +76,9 @@ def why_skip(trial: Trial, wanted: str, records: Mapping[str, TrialRecord]) -> S
         records: The last finished attempts of this run, by trial.
     """
     own = records.get(trial.id)
-    if own is not None and own.fingerprint == wanted and is_final(own):
+    # A block stays on its host: what another one measured cannot be paired with what is to come.
+    there = own is not None and own.fingerprint == wanted and own.host == trial.host
+    if own is not None and there and is_final(own):
         return Skip(trial.id, f"done already ({own.status}), same fingerprint", False)
     for record in records.values():
         # A setting that cannot start will not start in the next block either.
@@ -111,18 +113,36 @@ def of_the_setting(failure: Failure) -> bool:
     )
 
 
-def reconcile(run: RunFolder) -> Iterator[str]:
+def unfinished(run: RunFolder, of: Collection[str] | None = None) -> list[TrialFolder]:
+    """Attempts without a record.
+
+    Args:
+        run: The run.
+        of: Trials; None: all.
+    """
+    return [
+        folder
+        for folder in run.trials()
+        if not folder.finished and (of is None or folder.trial in of)
+    ]
+
+
+def reconcile(run: RunFolder, of: Collection[str] | None = None) -> Iterator[str]:
     """Records attempts that ended without a record: their process was killed.
+
+    Args:
+        run: The run.
+        of: Trials; None: of all, since nobody else is at work on the run.
 
     Yields:
         One sentence for each.
     """
-    unfinished = [folder for folder in run.trials() if not folder.finished]
-    if not unfinished:
+    cut_off = unfinished(run, of)
+    if not cut_off:
         return
     plan = {trial.id: trial for trial in read_run_plan(run).trials}
     sweep = read_run_sweep(run)
-    for folder in unfinished:
+    for folder in cut_off:
         trial = plan.get(folder.trial)
         if trial is None:
             continue

@@ -9,6 +9,7 @@ import typer
 from rich.live import Live
 
 from configs.host import Host
+from configs.nodes import nodes_of
 from flows.finding import SweepName, find_run, mistake
 from flows.show_watch import view_text
 from flows.terminal import console
@@ -20,6 +21,7 @@ from tasks.smi_csv import QUERY_GPU, read_gpus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flows.watched import View
     from infra.host_agent import HostAgent
     from infra.store import RunFolder
     from tasks.smi_csv import GpuRow
@@ -47,13 +49,12 @@ def watch(
     watched, cards = Watched(folder), _Cards(folder) if gpus else None
     if once or not console.is_terminal:
         view = watched.look()
-        now = cards.look(view.doing.host) if cards and view.doing else None
-        console.print(view_text(view, _ROOM, now))
+        console.print(view_text(view, _ROOM, cards.look(view) if cards else {}))
         return
     with Live(console=console, auto_refresh=False) as shown:
         while True:
             view = watched.look()
-            now = cards.look(view.doing.host) if cards and view.doing else None
+            now = cards.look(view) if cards else {}
             shown.update(view_text(view, console.size.height, now), refresh=True)
             if view.conductor is None or len(view.done) == view.planned:
                 return
@@ -61,23 +62,27 @@ def watch(
 
 
 class _Cards:
-    """The cards of the host that measures, looked at seldom."""
+    """The cards of the hosts that measure, looked at seldom."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._hosts = read_json(folder.path / "run.json").get("hosts", {})
         self._agents: dict[str, HostAgent] = {}
-        self._seen: tuple[float, str, Sequence[GpuRow] | str] | None = None
+        self._seen: dict[str, tuple[float, Sequence[GpuRow] | str]] = {}
 
-    def look(self, host: str) -> Sequence[GpuRow] | str:
-        """What nvidia-smi says there; a sentence why it says nothing."""
-        if self._seen and self._seen[1] == host and time.monotonic() - self._seen[0] < _GPUS_S:
-            return self._seen[2]
+    def look(self, view: View) -> dict[str, Sequence[GpuRow] | str]:
+        """Host -> what nvidia-smi says there; a sentence why it says nothing."""
+        hosts = [node for one in view.doing for node in nodes_of(one.host)]
+        return {host: self._look(host) for host in dict.fromkeys(hosts)}
+
+    def _look(self, host: str) -> Sequence[GpuRow] | str:
+        if host in self._seen and time.monotonic() - self._seen[host][0] < _GPUS_S:
+            return self._seen[host][1]
         try:
             said = self._agent(host).shell.run(_SMI, timeout_s=10)
             rows: Sequence[GpuRow] | str = read_gpus(said.out) or "nvidia-smi shows no GPU"
         except WorldError as error:
             rows = f"GPUs unknown: {error}"
-        self._seen = (time.monotonic(), host, rows)
+        self._seen[host] = (time.monotonic(), rows)
         return rows
 
     def _agent(self, name: str) -> HostAgent:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from flows.blocks import read_note
 from flows.runs import read_run_plan, read_run_sweep
 from infra.store import read_json
 from tasks.live import Live, LiveLog
@@ -33,7 +34,7 @@ class Done(NamedTuple):
 
 
 class Doing(NamedTuple):
-    """The trial in flight."""
+    """A trial in flight."""
 
     trial: str
     host: str
@@ -58,9 +59,10 @@ class View(NamedTuple):
     planned: int
     done: tuple[Done, ...]
     """In the order in which they ended."""
-    doing: Doing | None
+    doing: tuple[Doing, ...]
+    """One for each place that is at work."""
     waiting: tuple[str, ...]
-    """Trials without a record, in the plan's order, without the one in flight."""
+    """Trials without a record, in the plan's order, without those in flight."""
     conductor: int | None
     """The process that works on the run; None: nobody does."""
     left_s: float | None
@@ -73,13 +75,14 @@ class Watched:
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._sweep = read_run_sweep(run)
-        self._hosts = {trial.id: trial.host for trial in read_run_plan(run).trials}
+        self._trials = {trial.id: trial for trial in read_run_plan(run).trials}
         self._records: dict[str, TrialRecord] = {}
-        self._log: tuple[TrialFolder, LiveLog, int] | None = None
+        self._logs: dict[str, tuple[LiveLog, int]] = {}
+        """Attempt in flight -> its log, and how much of it is read."""
 
     def look(self) -> View:
         """The run as it is now."""
-        open_still: TrialFolder | None = None
+        open_still: list[TrialFolder] = []
         for folder in self._run.trials():
             name = folder.path.name
             if name in self._records:
@@ -87,32 +90,36 @@ class Watched:
             try:
                 record = TrialRecord.model_validate_json(folder.record.read_bytes())
             except FileNotFoundError:
-                open_still = folder
+                open_still.append(folder)
                 continue
             self._records[name] = record
         last = {record.trial: record for record in self._records.values()}
         conductor = _alive(read_json(self._run.path / "run.json").get("pid"))
-        doing = self._doing(open_still) if open_still and conductor else None
-        over = {*last, doing.trial if doing else ""}
-        waiting = tuple(trial for trial in self._hosts if trial not in over)
+        doing = tuple(map(self._doing, open_still if conductor else []))
+        self._logs = {
+            folder.path.name: self._logs[folder.path.name] for folder in open_still if doing
+        }
+        over = {*last, *(one.trial for one in doing)}
+        waiting = tuple(trial for trial in self._trials if trial not in over)
         done = sorted(last.values(), key=lambda record: record.ended_at)
         return View(
             run=self._run.id,
             question=self._sweep.question,
-            planned=len(self._hosts),
+            planned=len(self._trials),
             done=tuple(map(_done, done)),
             doing=doing,
             waiting=waiting,
             conductor=conductor,
-            left_s=_left(done, len(waiting), doing),
+            left_s=_left(done, len(waiting), len(doing)),
         )
 
     def _doing(self, folder: TrialFolder) -> Doing:
         said = read_json(folder.now)
         since = said.get("since")
+        planned = self._trials[folder.trial]
         return Doing(
             trial=folder.trial,
-            host=self._hosts[folder.trial],
+            host=read_note(self._run).taken.get(planned.block, planned.host),
             stage=str(said.get("stage", "")),
             text=str(said.get("text", "")),
             seconds=_since(since) if since else 0.0,
@@ -120,14 +127,13 @@ class Watched:
         )
 
     def _live(self, folder: TrialFolder) -> Live:
-        if self._log is None or self._log[0].path != folder.path:
-            self._log = (folder, LiveLog(), 0)
-        _, log, offset = self._log
+        log, offset = self._logs.get(folder.path.name, (LiveLog(), 0))
         with suppress(FileNotFoundError), (folder.path / "server.log").open("rb") as file:
             file.seek(offset)
             chunk = file.read(_MOST_AT_ONCE)
             log.feed(chunk)
-            self._log = (folder, log, offset + len(chunk))
+            offset += len(chunk)
+        self._logs[folder.path.name] = (log, offset)
         return log.now()
 
 
@@ -153,12 +159,12 @@ def _took(record: TrialRecord) -> float:
     return (ended - began).total_seconds()
 
 
-def _left(done: list[TrialRecord], waiting: int, doing: Doing | None) -> float | None:
-    """By the median trial that was measured; what the one in flight has used is not known exactly."""
+def _left(done: list[TrialRecord], waiting: int, doing: int) -> float | None:
+    """By the median trial that was measured; what those in flight have used is not known exactly."""
     took = [_took(record) for record in done if record.status in {"ok", "suspect"}]
     if not took:
         return None
-    return statistics.median(took) * (waiting + (0.5 if doing else 0))
+    return statistics.median(took) * (waiting / max(doing, 1) + (0.5 if doing else 0))
 
 
 def _since(stamp: str) -> float:

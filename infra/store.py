@@ -4,6 +4,7 @@
     sweep.json plan.json run.json
     report/ report.html report.md comparison.json *.png
     arrival/ <host>.json
+    blocks.json lanes/ <place>.lock, where several places work on it at once
     trials/<trial>.a<attempt>/
         record.json now.json command.txt environment.json server.log facts.json <patch>.diff
         samples/*.jsonl.gz gpus/*.json
@@ -13,7 +14,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import gzip
 import json
 import os
@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import WorldError
+from infra.run_locks import alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,10 +36,6 @@ _ATTEMPT = re.compile(r"(?P<trial>.+)\.a(?P<attempt>[1-9][0-9]*)")
 
 class DiskFull(WorldError):
     """The controller's disk took no more; nothing half-written stands under a final name."""
-
-
-class RunHeld(WorldError):
-    """Another process works on this run."""
 
 
 def write_bytes(path: Path, data: bytes, *, lasting: bool = True) -> None:
@@ -189,14 +186,7 @@ class RunFolder:
         Raises:
             RunHeld: Another process works on it.
         """
-        with (self.path / "lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                pid = read_json(self.path / "run.json").get("pid", "?")
-                raise RunHeld(
-                    f"{self.id} is being run by process {pid}; wait for it, or stop it"
-                ) from error
+        with alone(self.path, self.id):
             yield self
 
     def trials(self) -> Iterator[TrialFolder]:

@@ -6,6 +6,7 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.nodes import nodes_of
 from tasks.durations import Kind, kind_of, longest_s, works
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from configs.host import Host
     from configs.plan import Trial
     from configs.sweep import Sweep
-    from tasks.durations import Boot
+from tasks.durations import Boot
 
 _LATEST = 8  # boots that are asked: last month's disk is not tonight's
 RECORDED = "the same setting on this host class"
@@ -51,6 +52,27 @@ class Forecast(NamedTuple):
     """Trials of which nothing is known."""
     at_most_s: float
     """What they cannot exceed by the sweep's patience."""
+
+
+def longest(forecasts: Sequence[Forecast]) -> Forecast:
+    """Of several places at work at once: the times of the one that is over last.
+
+    Args:
+        forecasts: Of each place's share.
+    """
+    seconds = [each.seconds for each in forecasts]
+    late = [each.late_s for each in forecasts]
+    grounds: Counter[str] = Counter()
+    for each in forecasts:
+        grounds.update(each.grounds)
+    return Forecast(
+        trials=sum(each.trials for each in forecasts),
+        seconds=None if None in seconds else max(filter(None, seconds), default=0.0),
+        late_s=None if None in late else max(filter(None, late), default=0.0),
+        grounds=dict(grounds),
+        unknown=sum(each.unknown for each in forecasts),
+        at_most_s=max((each.at_most_s for each in forecasts), default=0.0),
+    )
 
 
 class Oracle:
@@ -105,7 +127,7 @@ class Oracle:
         )
 
     def _look(self, trial: Trial, *, first: bool) -> Expected | None:
-        kind, host = kind_of(self._sweep, trial), self._hosts[trial.host]
+        kind, host = kind_of(self._sweep, trial), self._hosts[nodes_of(trial.host)[0]]
         real = [boot for boot in self._past if boot.rehearsal == host.rehearsal]
         here = [boot for boot in real if boot.host_class == host.host_class]
         start = _nearest(real, here, kind, first=first)

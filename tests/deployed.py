@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from configs.sweep import Sweep
+    from tests.pooling import Several
     from tests.sweeping import Ground
 
 _NAME = "eagle3-sweep/eagle3-sweep"
@@ -108,7 +109,7 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def deployed(ground: Ground) -> Iterator[Server]:
+def deployed(ground: Ground | Several) -> Iterator[Server]:
     """A server, a worker and our deployments, for sweeps on one host; ended with the block."""
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patched:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from configs.read import to_yaml
 from configs.vllm import Vllm
-from flows.conduct import Conductor, Hands
+from flows.conduct import Conductor
+from flows.outcome import Hands
 from flows.question import pose
 from flows.runs import open_run
 from infra.connect import connect
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from configs.sweep import Sweep
-    from flows.conduct import Outcome
+    from flows.outcome import Outcome
     from tests.sweeping import Command, Ground
 
 NAMES = ("node0", "node1")

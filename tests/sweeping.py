@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from configs.host import Fingerprint, Host, Ssh
 from configs.read import parse_sweep, to_yaml
-from flows.conduct import Conductor, Hands
+from flows.conduct import Conductor
+from flows.outcome import Hands
 from flows.question import pose
 from flows.runs import open_run
 from flows.stages import PlainRunner
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from configs.sweep import Sweep
     from flows.budget import Budget
-    from flows.conduct import Outcome
+    from flows.outcome import Outcome
     from flows.question import Question
     from infra.rehearsal.faults import Fault
 

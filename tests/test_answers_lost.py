@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
-from flows.conduct import Conductor, Hands
+from flows.conduct import Conductor
+from flows.outcome import Hands
 from flows.question import pose
 from flows.runs import open_run
 from flows.stages import PlainRunner

@@ -16,7 +16,7 @@ from flows.show_budget import outlook_lines, outlook_text
 from infra.store import Store
 from tasks.compare import compare
 from tasks.durations import boots
-from tasks.forecast import Oracle
+from tasks.forecast import Oracle, longest
 from tasks.record import StageTime
 from tasks.report import render_report
 from tasks.spans import money, span
@@ -180,12 +180,38 @@ def test_a_plan_says_time_and_money(tmp_path):
     posed = question(sweep(), price_per_hour={"amount": 24, "currency": "USD"})
     known = list(boots(posed.sweep, posed.plan.trials, measured(posed.sweep)))
     seen = outlook(posed, Store(tmp_path), None, NOW)
-    seen = seen._replace(forecast=Oracle(posed.sweep, posed.hosts, known).all(posed.plan.trials))
+    told = Oracle(posed.sweep, posed.hosts, known).all(posed.plan.trials)
+    seen = seen._replace(forecast=told, together=told)
     text = "\n".join(outlook_lines(seen, tuple(posed.hosts.values()), NOW))
     assert "12 trials take about 2 h, 2 h if each is as slow" in text
     assert "begun now, the sweep ends at 23:00 UTC on Tuesday, 1 December" in text
     assert "48 USD, at most 48 USD by these times, at 24 USD per hour" in text
     assert "for 12 of them by the same setting on this host class" in text
+
+
+def test_a_plan_on_several_hosts_says_what_they_do_at_once(tmp_path):
+    asked = sweep(("blocks: 2", "blocks: 4"), ("hosts: [box]", "hosts: [one, two]"))
+    hosts = {name: host().model_copy(update={"name": name}) for name in ("one", "two")}
+    posed = Question(asked, hosts, (), {}, make_plan(asked), ())
+    known = list(boots(asked, posed.plan.trials, measured(asked)))
+    oracle = Oracle(asked, hosts, known)
+    halves = [[t for t in posed.plan.trials if t.host == name] for name in hosts]
+    seen = outlook(posed, Store(tmp_path), None, NOW)._replace(
+        forecast=oracle.all(posed.plan.trials),
+        together=longest([oracle.all(half) for half in halves]),
+    )
+    text = "\n".join(outlook_lines(seen, tuple(hosts.values()), NOW))
+    assert "24 trials take about 2 h, 2 h if each is as slow as the slowest recorded, on 2" in text
+    assert "on 2 hosts at once, as through Prefect; one after another, as with" in text
+    assert "`eagle3-sweep run`: 4 h" in text
+    assert "for 24 of them by the same setting" in text
+
+
+def test_a_place_of_several_nodes_has_a_forecast(tmp_path):
+    asked = sweep(("hosts: [box]", "hosts: [[one, two]]"))
+    hosts = {name: host().model_copy(update={"name": name}) for name in ("one", "two")}
+    posed = Question(asked, hosts, (), {}, make_plan(asked), ())
+    assert "unknown how long 12 trials take" in lines(posed, tmp_path)
 
 
 def test_spans_and_sums_are_as_fine_as_it_helps():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from configs.sweep import Sweep
-    from flows.conduct import Outcome
+    from flows.outcome import Outcome
     from tasks.record import TrialRecord
     from tests.sweeping import Ground
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from infra.store import RunHeld
+from infra.run_locks import RunHeld
 from tasks.venue import StageFailedError
 from tests import sweeping
 from tests.agent_host import until

@@ -14,7 +14,7 @@ from tests import noding, sweeping
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flows.conduct import Outcome
+    from flows.outcome import Outcome
     from tests.noding import Two
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.conduct import Counts
+from flows.outcome import Counts
 from infra.store import read_json
 from tests import sweeping
 from tests.agent_host import until

@@ -9,7 +9,8 @@ import pytest
 
 from configs.screening import Screening
 from configs.sweep import Arm, Level
-from flows.conduct import Conductor, Hands
+from flows.conduct import Conductor
+from flows.outcome import Hands
 from flows.question import pose
 from flows.runs import open_run
 from flows.screen_run import make_screen, screened_first

@@ -14,7 +14,7 @@ from tests import rehearsing, sweeping
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flows.conduct import Outcome
+    from flows.outcome import Outcome
     from tasks.record import Failure
     from tests.sweeping import Ground, Tried
 

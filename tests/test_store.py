@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from infra import store
-from infra.store import DiskFull, RunFolder, RunHeld, Store, read_json, write_bytes, write_json
+from infra.run_locks import RunHeld
+from infra.store import DiskFull, RunFolder, Store, read_json, write_bytes, write_json
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -188,7 +189,10 @@ def test_a_run_is_held_by_one_process_and_let_go_when_that_is_killed(tmp_path):
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(RunHeld, match="kimi-0001 is being run by process 4242"), run.alone():
+        with (
+            pytest.raises(RunHeld, match=f"kimi-0001 is being run by process {holder.pid}"),
+            run.alone(),
+        ):
             pass
         holder.kill()
     with run.alone() as held:

@@ -14,7 +14,7 @@ from tests import sweeping
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flows.conduct import Outcome
+    from flows.outcome import Outcome
     from tests.sweeping import Ground, Tried
 
 _STAGES = ["claim", "survey", "clean_gpus", "patch", "clear_pycache", "check_drafter", "launch"]

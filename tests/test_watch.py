@@ -26,21 +26,21 @@ from tests.builders import measurement, record
 REAL = Path(__file__).parent / "fixtures"
 
 
-def printed(view: View, height: int = 24, gpus: str | None = None) -> str:
+def printed(view: View, height: int = 24, gpus: dict[str, Any] | None = None) -> str:
     console = Console(width=80, color_system=None)
     with console.capture() as caught:
-        console.print(view_text(view, height, gpus))
+        console.print(view_text(view, height, gpus or {}))
     return caught.get()
 
 
 def view(**changed: Any) -> View:
-    known = View("night-0001", "Does it pay?", 3, (), None, ("b01-base", "b01-a"), 7, None)
+    known = View("night-0001", "Does it pay?", 3, (), (), ("b01-base", "b01-a"), 7, None)
     return known._replace(**changed)
 
 
-def doing(at: str, text: str = "", **live: Any) -> Doing:
+def doing(at: str, text: str = "", host: str = "box", **live: Any) -> tuple[Doing, ...]:
     log = Live("serving", None, 1234.5, 2.51, 8)._replace(**live)
-    return Doing("b01-aq-medai-with-a-very-long-name-k3", "box", at, text, 61.0, log)
+    return (Doing("b01-aq-medai-with-a-very-long-name-k3", host, at, text, 61.0, log),)
 
 
 def test_a_load_shows_its_stage_and_percent_and_no_old_figures():
@@ -61,11 +61,22 @@ def test_no_line_is_wider_than_eighty_columns_nor_the_page_higher_than_the_termi
         for n in range(200)
     )
     full = view(planned=400, done=done, doing=doing("probe:load", "x" * 200), left_s=123_456.0)
-    lines = printed(full, 24, "8 GPUs: 120 to 139 GiB, 610 W").splitlines()
+    lines = printed(full, 24, {"box": "8 GPUs: 120 to 139 GiB, 610 W"}).splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 24
     assert any("before)" in line for line in lines)
     assert "200 of 400 trials: 200 suspect; about 34 h 18 min left" in lines[1]
+
+
+def test_each_of_several_hosts_has_its_row_and_its_line():
+    four = tuple(doing("probe:load", f"c8 {n}/64 requests", f"host-{n}")[0] for n in range(4))
+    cards = {one.host: "8 GPUs: 120 GiB, 610 W" for one in four}
+    full = view(planned=400, doing=four, waiting=tuple(f"b{n:02d}-base" for n in range(99)))
+    lines = printed(full, 24, cards).splitlines()
+    assert len(lines) <= 24
+    assert sum("probe:load" in line for line in lines) == 4
+    assert "host-2: c8 2/64 requests; 8 running" in lines
+    assert "host-3: 8 GPUs: 120 GiB, 610 W" in lines
 
 
 def test_a_run_that_nobody_works_on_says_so():
@@ -133,14 +144,13 @@ def run(tmp_path):
 def test_a_folder_is_looked_at_again_and_again(run):
     watched = Watched(run)
     first = watched.look()
-    assert (first.planned, first.done, first.doing, first.left_s) == (4, (), None, None)
+    assert (first.planned, first.done, first.doing, first.left_s) == (4, (), (), None)
     assert first.conductor == os.getpid()
     trial = first.waiting[0]
     keep = run.next_attempt(trial)
     NotingRunner(PlainRunner(lambda _text: None), keep).run("launch", lambda: None)
     now = watched.look()
-    assert now.doing is not None
-    assert (now.doing.trial, now.doing.stage) == (trial, "launch")
+    assert [(one.trial, one.stage) for one in now.doing] == [(trial, "launch")]
     assert trial not in now.waiting
     made = record("base", 1, (measurement(concurrency=1), measurement(concurrency=8)))
     made = made.model_copy(
@@ -152,7 +162,7 @@ def test_a_folder_is_looked_at_again_and_again(run):
     )
     write_text(keep.record, made.model_dump_json())
     over = watched.look()
-    assert over.doing is None
+    assert over.doing == ()
     assert over.done[0].seconds == 360.0
     assert over.done[0].tok_s == made.measurements[1].output_tok_s
     assert over.left_s == 3 * 360.0
