@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Bytecode is kept from start to start, as on a user's machine: tests start hundreds of commands.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: docs docs-serve reference long postgres-test torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos week own-time audit engine-tables
+.PHONY: docs docs-serve reference long postgres-test torch torch-test setup demo down test check unit fix lock fuzz calibrate eight-arms client-bench chaos week own-time pool audit engine-tables
 
 setup: $(VENV)/.done
 
@@ -140,6 +140,10 @@ week: setup
 # Our own time, round trips, bytes and memory; writes docs/evidence/own-time.md.
 own-time: setup
 	$(BIN)/python -m benchmarks.own_time
+
+# One sweep on one rehearsal host and on four at once; writes docs/evidence/pool.md.
+pool: setup
+	$(BIN)/python -m benchmarks.pool
 
 # What released engines have, read out of their wheels (a gigabyte of downloads, once; kept in the
 # cache); writes configs/engines/*.tsv and docs/evidence/sglang-versions.md. CHECK=1 only looks.

@@ -134,8 +134,9 @@ class Sweep(Value):
     question: Text
     """In one sentence, for the report."""
     hosts: Annotated[tuple[Entry, ...], Field(min_length=1)]
-    """Names of files in configs/hosts; a list of names among them is one place of several nodes,
-    which serve one model together: [[node0, node1]]."""
+    """Names of files in configs/hosts. Several share the blocks, all at work at once; a list of
+    names among them is one place of several nodes, which serve one model together:
+    [[node0, node1]]."""
     engine: Engine
     """The engine of every arm that names no other."""
     engines: dict[Name, Engine] = {}

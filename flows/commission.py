@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from prefect.logging import get_run_logger
-from prefect.utilities.urls import url_for
-
 from configs.nodes import nodes_of
 from flows.aftermath import clean_up_lane
 from flows.blocks import Blocks, classes_of
@@ -22,6 +19,7 @@ from flows.screen_run import screened_first
 from flows.sweep_bar import SweepBar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from flows.budget import Budget
@@ -38,7 +36,11 @@ class Commission(NamedTuple):
     question: Question
     store: Store
     hands: Hands
+    warn: Callable[[str], None]
     flow_run: str | None
+    """Id of the Prefect flow run."""
+    flow_url: str
+    """Its page."""
     host: str | None
     """Another place than the sweep's own, as it was asked for."""
     until: str | None
@@ -52,15 +54,18 @@ class Commission(NamedTuple):
         )
         for warning in found.warnings:
             if warning not in known:
-                get_run_logger().warning(warning)
+                self.warn(warning)
         return found
 
     def run(self, question: Question) -> AbstractContextManager[RunFolder]:
         """The run folder, held."""
-        # Not the run's own ui_url, which is an address of Prefect 2 (seen in 3.9.1).
-        run_id = self.flow_run
-        url = (url_for("flow-run", obj_id=run_id) if run_id else None) or ""
-        return open_run(self.store, question, fresh=self.fresh, flow_run=run_id, flow_url=url)
+        return open_run(
+            self.store,
+            question,
+            fresh=self.fresh,
+            flow_run=self.flow_run,
+            flow_url=self.flow_url,
+        )
 
     def budget(self, question: Question, run: RunFolder) -> Budget | None:
         """What there is time for."""

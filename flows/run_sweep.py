@@ -18,6 +18,7 @@ from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as this_run
 from prefect.states import Cancelled, Completed, Failed
+from prefect.utilities.urls import url_for
 
 from configs.find import stem
 from configs.sweep import Sweep  # noqa: TC001 - Prefect reads the annotation for its form
@@ -116,7 +117,12 @@ def conduct(
     sign(run_id)
     hands = prefect_hands(log, f"sweep {question.sweep.name}")
     store = Store(runs_folder())
-    outcome = carry_out(Commission(question, store, hands, run_id, host, until, fresh=fresh))
+    # Not the run's own ui_url, which is an address of Prefect 2 (seen in 3.9.1).
+    url = (url_for("flow-run", obj_id=run_id) if run_id else None) or ""
+    asked_for = Commission(
+        question, store, hands, log.warning, run_id, url, host=host, until=until, fresh=fresh
+    )
+    outcome = carry_out(asked_for)
     _await_server(log.warning)
     _show(outcome, hands.tracker)
     undone = undone_sentence(outcome.records)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _FILE = Path(__file__).parents[2] / "prefect.yaml"
-REAPER_S = 45
+REAPER_S = 60
 """The reaper comes every ten minutes as shipped."""
 SILENT_S = 120
 """A run that cannot be looked up is dead after a quarter of an hour as shipped."""

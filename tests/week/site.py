@@ -123,7 +123,7 @@ class Site:
 
 def sweep(name: str) -> Sweep:
     """Four blocks on four hosts, three arms."""
-    asked = sweeping.sweep(name, arms="base+tuned+custom", blocks=len(HOSTS), per_slot=4)
+    asked = sweeping.sweep(name, arms="base+tuned+custom", blocks=len(HOSTS), per_slot=3)
     return asked.model_copy(
         update={
             "hosts": HOSTS,
