@@ -29,9 +29,9 @@ plays seven nights in fast motion and writes this page. Everything in it is a re
 MLflow server on it, two workers ([postgresql.md](../postgresql.md): the commands and the environment of `infra/systemd`), and
 {hosts} [rehearsal hosts](../rehearsal.md) of one class, each over SSH with a host file of its own. `eagle3-sweep deploy` deploys `prefect.yaml`
 as it is shipped, with other clocks: a night every {apart} s by Prefect's own schedule, a look over the hosts before and a message after each,
-the reaper every {reaper} s (a run that cannot be looked up is dead after {silent} s), one begun again being read from the same night's folder. The sweep has three arms
-and {hosts} blocks, one on each host. In night 2 a worker and everything below it gets SIGKILL in the middle of a probe, and comes back
-one night later; in night 4 a host reboots in the middle of a probe; in night 5 there is no MLflow from its begin until its morning.
+the reaper every {reaper} s (a run that cannot be looked up is dead after {silent} s). The sweep has three arms and {hosts} blocks. In the
+second night that begins, the worker of the sweep and everything below it gets SIGKILL in the middle of a probe, and the worker comes
+back one night later; in the fourth a host reboots in the middle of a probe; in the fifth there is no MLflow from its begin until its morning.
 
 It is judged from outside: run folders and hosts' state files on the disk, rows in both databases, processes and pretended GPU memory of
 the machine, and a local receiver of webhooks.
