@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Bytecode is kept from start to start, as on a user's machine: tests start hundreds of commands.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: docs docs-serve reference long postgres-test torch torch-test setup demo down test check unit fix lock fuzz calibrate host-effect eight-arms client-bench chaos own-time pool audit engine-tables
+.PHONY: docs docs-serve reference long postgres-test torch torch-test setup demo down test check unit fix lock fuzz calibrate host-effect eight-arms client-bench chaos week own-time pool audit engine-tables
 
 setup: $(VENV)/.done
 
@@ -135,6 +135,11 @@ client-bench: $(PEERS)/aiperf/.done $(PEERS)/guidellm/.done
 # (ONLY="contact and cut"), or N faults drawn at random over whole sweeps (SEED=7 N=50).
 chaos: setup
 	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED) --faults $(or $(N),20)) $(if $(ONLY),--only "$(ONLY)")
+
+# Seven nights in fast motion: four hosts, two workers, PostgreSQL, a killed worker, a reboot, a
+# night without MLflow; writes docs/evidence/week.md. A quarter of an hour and two idle cores.
+week: setup
+	$(BIN)/python -m tests.week $(if $(APART),--apart $(APART))
 
 # Our own time, round trips, bytes and memory; writes docs/evidence/own-time.md.
 own-time: setup

@@ -68,7 +68,7 @@ def read(runs: Path, sweep: str) -> Found:
 def write(found: Found, runs: Path, out: Path) -> None:
     """Everything that belongs into the evidence of this run."""
     out.mkdir(parents=True, exist_ok=True)
-    comparison, _ = write_files(out, found.sweep, found.records, found.screen)
+    (comparison, *_), _ = write_files(out, found.sweep, found.records, found.screen)
     (out / PAGE).unlink()  # the same text with the same figures, half a megabyte of it
     screened = Store(runs).latest(screen_name(found.sweep.name))
     names = ("screen.md", "screen.json", "screen.png")

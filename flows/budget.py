@@ -135,6 +135,7 @@ def budget_of(
     store: Store,
     own: RunFolder,
     typed: str | None = None,
+    began: datetime | None = None,
     *,
     together: bool = False,
 ) -> Budget | None:
@@ -145,9 +146,11 @@ def budget_of(
         store: All run folders.
         own: The folder of the run itself.
         typed: A deadline in place of the sweep's, as for :func:`deadline_of`.
+        began: When it began, if that was earlier: one that was cut off and goes on has the deadline
+            that it had, and not the next day's.
         together: Whether all places of the sweep are at work at once.
     """
-    deadline = deadline_of(question.sweep, typed)
+    deadline = deadline_of(question.sweep, typed, began)
     if deadline is None:
         return None
     past = past_boots(store, question.hosts, without=own)

@@ -14,7 +14,7 @@ from flows.host_slots import A_DAY_S, held_slots
 from flows.lane import Work
 from flows.outcome import begin, conclude
 from flows.pool import Pool, whole_blocks
-from flows.runs import open_run, read_records
+from flows.runs import began_at, open_run, read_records
 from flows.screen_run import screened_first
 from flows.sweep_bar import SweepBar
 
@@ -69,7 +69,9 @@ class Commission(NamedTuple):
 
     def budget(self, question: Question, run: RunFolder) -> Budget | None:
         """What there is time for."""
-        return budget_of(question, self.store, run, self.until, together=True)
+        return budget_of(
+            question, self.store, run, self.until, began_at(run, self.flow_run), together=True
+        )
 
 
 def carry_out(asked: Commission) -> Outcome:

@@ -12,7 +12,7 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling, Crashed
 
-from flows.host_slots import HOLDS, PROCESS, give_back
+from flows.host_slots import HOLDS, LEASES, PROCESS, end_leases
 from flows.prefect_stages import shown
 from infra.process_identity import look_up
 
@@ -89,9 +89,9 @@ class PrefectCrew:
                 return True
             # Nobody else says so where its worker died with it; the reaper would, minutes later.
             shown(lambda: self._set(place, Crashed(message="found dead: its process is gone")))
-        held = str(found.labels.get(HOLDS, "")).split()
-        if dead and held:
-            shown(lambda: self._give_back(held))
+        leases = str(found.labels.get(LEASES, ""))
+        if dead and leases:
+            shown(lambda: self._end_leases(leases))
         return False
 
     def at_its_place(self, place: str) -> bool:
@@ -117,9 +117,9 @@ class PrefectCrew:
         with get_client(sync_client=True) as client:
             return client.read_flow_run(self._runs[place])
 
-    def _give_back(self, slots: list[str]) -> None:
+    def _end_leases(self, leases: str) -> None:
         with get_client(sync_client=True) as client:
-            give_back(client, slots)
+            end_leases(client, leases)
 
     def _set(self, place: str, state: State[Any]) -> None:
         with get_client(sync_client=True) as client:

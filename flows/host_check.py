@@ -8,11 +8,13 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State  # noqa: TC002 - Prefect reads it for its form
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run as this_run
 from prefect.states import Completed, Failed
 
 from configs.nodes import all_nodes
 from configs.read import read_sweep
 from flows.doctor import known_hosts, look_over
+from flows.host_slots import sign
 from flows.prefect_stages import shown
 from flows.telling import tell_lost
 
@@ -33,6 +35,7 @@ def host_check(hosts: list[str] | None = None, sweep: str | None = None) -> Stat
         sweep: Also look for this sweep's models (name of a file in configs/sweeps).
     """
     log = get_run_logger()
+    sign(this_run.id)
     asked = read_sweep(sweep) if sweep else None
     names = hosts or (list(all_nodes(asked.hosts)) if asked else known_hosts())
     found = [look_over(name, asked) for name in names]

@@ -10,20 +10,25 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
+from prefect.client.orchestration import get_client
+from prefect.concurrency.context import ConcurrencyContext
 from prefect.concurrency.sync import concurrency
 
 from flows.prefect_stages import shown
+from infra.process_identity import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from prefect.client.orchestration import SyncPrefectClient
 
 PREFIX: Final = "host-"
 PROCESS: Final = "eagle3.process"
 """Label of a flow run: the process that it is (infra/process_identity.py)."""
 HOLDS: Final = "eagle3.holds"
 """Label of a flow run: the slots that it was given, apart by spaces; it waits while it has none."""
+LEASES: Final = "eagle3.leases"
+"""Label of a flow run: Prefect's leases on these slots, by which they are given back just once."""
 
 A_DAY_S: Final = 24 * 3600.0
 _LEASE_S: Final = 300.0
@@ -39,6 +44,26 @@ def make_slots(names: Iterable[str]) -> None:
     with get_client(sync_client=True) as client:
         for name in names:
             client.upsert_global_concurrency_limit_by_name(name, 1)
+
+
+def leases() -> str:
+    """The leases that this flow run has now, as Prefect itself remembers them for its clean-up."""
+    context = ConcurrencyContext.get()
+    return " ".join(map(str, context.cleanup_lease_ids)) if context else ""
+
+
+def end_leases(client: SyncPrefectClient, text: str) -> None:
+    """Gives back what a dead run's leases hold; one that ran out meanwhile is passed over by Prefect.
+
+    By their ids, so that nothing is given back twice: a slot without one could be another run's.
+    """
+    for lease in text.split():
+        client.release_concurrency_slots_with_lease(UUID(lease))
+
+
+def sign(flow_run: str | None) -> None:
+    """Says which process a flow run is."""
+    write_labels(flow_run, {PROCESS: this_process()})
 
 
 @contextmanager
@@ -66,15 +91,9 @@ def held_slots(flow_run: str | None, hosts: Iterable[str], wait_s: float) -> Ite
         # the host still keeps others out.
         raise_on_lease_renewal_failure=False,
     ):
-        write_labels(flow_run, {HOLDS: " ".join(slots)})
+        write_labels(flow_run, {HOLDS: " ".join(slots), LEASES: leases()})
         yield
-    write_labels(flow_run, {HOLDS: ""})
-
-
-def give_back(client: SyncPrefectClient, names: Iterable[str]) -> None:
-    """Frees slots that a dead process was given; else they are free when its lease ends."""
-    for name in names:
-        client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(active_slots=0))
+    write_labels(flow_run, {HOLDS: "", LEASES: ""})
 
 
 def write_labels(flow_run: str | None, labels: Mapping[str, str]) -> None:

@@ -16,9 +16,11 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import State  # noqa: TC002 - Prefect reads it for its form
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run as this_run
 from prefect.states import Completed
 from prefect.utilities.urls import url_for
 
+from flows.host_slots import sign
 from flows.morning_text import Night, message
 from flows.telling import MORNING, tell
 
@@ -43,6 +45,7 @@ def morning(hours: float = 24.0) -> State[Any]:
         hours: How far back.
     """
     until = datetime.now(UTC)
+    sign(this_run.id)
     since = until - timedelta(hours=hours)
     with get_client(sync_client=True) as client:
         nights = [_night(client, run) for run in _runs(client, since, until)]

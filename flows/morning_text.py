@@ -15,6 +15,8 @@ _ITS_WORDS = {
     "Pending": "a worker has taken it, and it has not begun",
     "AwaitingConcurrencySlot": "it waits for the night before it to end",
     "Running": "it is still running",
+    "Retrying": "it was cut off, and is running again",
+    "Rerunning": "it was cut off, and is running again",
 }
 
 

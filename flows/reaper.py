@@ -1,4 +1,4 @@
-"""The flow `eagle3-reaper`: what dead runs left in Prefect and on hosts is ended and given back."""
+"""The flow `eagle3-reaper`: what dead runs left is ended and given back, and nights go on."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from uuid import UUID
 
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.client.schemas.objects import State  # noqa: TC002 - Prefect reads it for its form
-from prefect.events.filters import EventFilter, EventNameFilter, EventResourceFilter
 from prefect.logging import get_run_logger
-from prefect.states import Completed, Crashed
+from prefect.runtime import flow_run as this_run
+from prefect.states import Cancelled, Completed, Crashed
 from prefect.variables import Variable
 
 from flows.aftermath import clean_up_run
-from flows.host_slots import HOLDS, PREFIX, PROCESS, give_back
+from flows.bringing import bring_missed
+from flows.going_on import go_on, last_heard
+from flows.host_slots import HOLDS, LEASES, PREFIX, PROCESS, end_leases, sign
 from flows.reaping import Going, Slot, Unheld, fate, to_release, unheld
 from infra.connect import connect
 from infra.errors import WorldError
@@ -34,8 +37,7 @@ if TYPE_CHECKING:
     from infra.host_agent import HostAgent
     from infra.store import RunFolder
 
-_SWEEPS: Final = "eagle3-sweep"
-_HEARTBEAT: Final = "prefect.flow-run.heartbeat"
+_OURS: Final = "eagle3-"
 _KEPT: Final = "eagle3_unheld_slots"
 _MOST: Final = 200
 _PATIENCE_S: Final = 20.0
@@ -49,54 +51,66 @@ class _InUse(WorldError):
 
 @flow(
     name="eagle3-reaper",
-    description="Ends what dead runs left on hosts and in Prefect; gives their hosts' slots back.",
+    description="Ends what dead runs left on hosts and in Prefect; gives their hosts' slots back; "
+    "lets nights that crashed go on; brings to MLflow what it missed.",
     persist_result=False,
 )
-def reaper(silent_s: float = 900.0, slot_after_s: float = 900.0) -> State[Any]:
-    """Reconciles flow runs, slots and hosts.
+def reaper(
+    silent_s: float = 900.0, slot_after_s: float = 900.0, go_on_within_h: float = 1.0
+) -> State[Any]:
+    """Reconciles flow runs, slots, hosts and MLflow.
 
     Args:
         silent_s: Seconds without a sign of life after which a run on another machine is dead.
         slot_after_s: Seconds after which a slot that no living run holds is given back.
+        go_on_within_h: Hours after its last sign of life within which a night that crashed is
+            begun again, to go on where it stopped.
     """
     say = get_run_logger().info
+    sign(this_run.id)
     with get_client(sync_client=True) as client:
         runs = list(_going(client))
         dead = _dead(client, runs, silent_s)
         for run in dead:
-            _crash(client, run, say)
+            _end(client, run, say)
         living = [run for run in runs if run not in dead]
         released = _give_back(client, living, slot_after_s, say)
     cleaned = _clean_up(say)
+    with get_client(sync_client=True) as client:
+        again = go_on(client, Store(runs_folder()), go_on_within_h, say)
+    brought = bring_missed(say)
     done = f"{len(dead)} dead runs, {len(released)} slots given back, {cleaned} runs cleaned up"
+    done += f", {again} nights go on, {brought} runs brought to MLflow"
     return Completed(message=done)
 
 
 def _going(client: SyncPrefectClient) -> Iterator[Going]:
     found = client.read_flow_runs(
-        flow_filter=FlowFilter.model_validate({"name": {"any_": [_SWEEPS]}}),
+        flow_filter=FlowFilter.model_validate({"name": {"like_": _OURS}}),
         flow_run_filter=FlowRunFilter.model_validate(
             {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}}
         ),
         limit=_MOST,
     )
     for run in found:
-        word = run.labels.get(PROCESS)
+        # One that is yet to begin has no process; what it says is of an earlier begin.
+        begun = run.state is not None and not run.state.is_pending()
+        word = run.labels.get(PROCESS) if begun else None
         stamp = run.state.timestamp if run.state else run.created
-        heard = max(filter(None, [stamp, _heard(client, str(run.id))]), default=datetime.now(UTC))
+        heard = max(
+            filter(None, [stamp, last_heard(client, str(run.id))]), default=datetime.now(UTC)
+        )
         holds = frozenset(str(run.labels.get(HOLDS, "")).split())
         process = look_up(str(word)) if word else None
-        yield Going(str(run.id), run.name, process, heard, holds)
-
-
-def _heard(client: SyncPrefectClient, flow_run: str) -> datetime | None:
-    """The latest heartbeat."""
-    wanted = EventFilter(
-        event=EventNameFilter(name=[_HEARTBEAT]),
-        resource=EventResourceFilter(id=[f"prefect.flow-run.{flow_run}"]),
-    )
-    page = client.read_events(wanted, limit=1)
-    return page.events[0].occurred if page.events else None
+        yield Going(
+            str(run.id),
+            run.name,
+            process,
+            heard,
+            holds,
+            leases=str(run.labels.get(LEASES, "")),
+            cancelling=run.state is not None and run.state.is_cancelling(),
+        )
 
 
 def _dead(client: SyncPrefectClient, runs: list[Going], silent_s: float) -> list[Going]:
@@ -116,13 +130,15 @@ def _dead(client: SyncPrefectClient, runs: list[Going], silent_s: float) -> list
     return found
 
 
-def _crash(client: SyncPrefectClient, run: Going, say: Callable[[str], None]) -> None:
+def _end(client: SyncPrefectClient, run: Going, say: Callable[[str], None]) -> None:
     why = (
         "its process is gone"
         if run.process == "dead"
         else f"nothing was heard of it since {run.heard:%Y-%m-%d %H:%M} UTC"
     )
-    client.set_flow_run_state(UUID(run.id), Crashed(message=f"found dead: {why}"), force=True)
+    state = Cancelled if run.cancelling else Crashed
+    client.set_flow_run_state(UUID(run.id), state(message=f"found dead: {why}"), force=True)
+    end_leases(client, run.leases)
     say(f"{run.name}: found dead: {why}")
 
 
@@ -137,8 +153,8 @@ def _give_back(
     ]
     found = unheld(slots, living, _remembered(), now)
     released = list(to_release(found, now, after_s))
-    give_back(client, released)
     for name in released:
+        client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(active_slots=0))
         say(f"{name}: given back: no living run holds it since {found.pop(name).since:%H:%M} UTC")
     _remember(found)
     return released

@@ -24,6 +24,10 @@ class Going(NamedTuple):
     """The last sign of life that Prefect's server has: a heartbeat, or its change of state."""
     holds: frozenset[str]
     """Slots that it was given."""
+    leases: str = ""
+    """Prefect's leases on them, apart by spaces."""
+    cancelling: bool = False
+    """Whether somebody has asked for its end."""
 
 
 class Slot(NamedTuple):

@@ -16,11 +16,11 @@ from prefect.states import Cancelled, Completed, Failed
 from configs.nodes import nodes_of
 from flows.aftermath import clean_up_lane
 from flows.budget import budget_of
-from flows.host_slots import A_DAY_S, PROCESS, held_slots, write_labels
+from flows.host_slots import A_DAY_S, held_slots, sign
 from flows.lane import Orphaned, Work, question_of, work_lane
 from flows.prefect_hands import prefect_hands
+from flows.runs import conducted_since
 from infra.places import runs_folder
-from infra.process_identity import this_process
 from infra.run_locks import is_conducted, lane
 from infra.store import RunFolder, Store
 
@@ -52,9 +52,10 @@ def run_lane(run: str, place: str, until: str | None = None) -> State[Any]:
     folder = _folder(run)
     context = FlowRunContext.get()
     run_id = str(context.flow_run.id) if context and context.flow_run else None
-    write_labels(run_id, {PROCESS: this_process()})
+    sign(run_id)
     question = question_of(folder)
-    budget = budget_of(question, Store(runs_folder()), folder, until, together=True)
+    store, since = Store(runs_folder()), conducted_since(folder)
+    budget = budget_of(question, store, folder, until, since, together=True)
     hands = prefect_hands(log, f"sweep {question.sweep.name}")
 
     def between() -> None:

@@ -27,14 +27,14 @@ from flows.budget import deadline_of
 from flows.commission import Commission, carry_out
 from flows.crew import end_lanes
 from flows.history import morning_regressions
-from flows.host_slots import PROCESS, write_labels
+from flows.host_slots import sign
 from flows.prefect_hands import prefect_hands
 from flows.prefect_stages import shown
 from flows.question import pose
 from flows.schedules import too_late
 from infra.places import runs_folder
-from infra.process_identity import this_process
 from infra.store import Store
+from infra.tracking import TrackingDown
 from tasks.undone import undone_sentence
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def eagle3_sweep(
         start_within_h: Hours after the planned time within which it may still begin; later, the
             run ends as "Missed" and touches no host. None: whenever its turn comes.
     """
-    late = too_late(this_run.scheduled_start_time, datetime.now(UTC), start_within_h)
+    now, again = datetime.now(UTC), this_run.run_count > 1
+    late = too_late(this_run.scheduled_start_time, now, start_within_h, begun=again)
     if late is not None:
         return Cancelled(name="Missed", message=late)
     asked = definition if definition is not None else sweep
@@ -113,7 +114,7 @@ def conduct(
         log.warning(warning)
     context = FlowRunContext.get()
     run_id = str(context.flow_run.id) if context and context.flow_run else None
-    write_labels(run_id, {PROCESS: this_process()})
+    sign(run_id)
     hands = prefect_hands(log, f"sweep {question.sweep.name}")
     store = Store(runs_folder())
     # Not the run's own ui_url, which is an address of Prefect 2 (seen in 3.9.1).
@@ -162,6 +163,14 @@ def _await_server(say: Callable[[str], None]) -> None:
             error = client.api_healthcheck()
 
 
+def _charts(sweep: str, tracker: Tracker) -> str:
+    """Where its charts are; empty while MLflow is down: the sweep is done all the same."""
+    try:
+        return tracker.chart_link(sweep)
+    except TrackingDown:
+        return ""
+
+
 def _show(outcome: Outcome, tracker: Tracker | None) -> None:
     report = outcome.report
     shown(
@@ -169,6 +178,6 @@ def _show(outcome: Outcome, tracker: Tracker | None) -> None:
             key="eagle3-report", markdown=report.markdown, description=report.sentence
         )
     )
-    link = tracker.chart_link(report.sweep) if tracker else ""
+    link = _charts(report.sweep, tracker) if tracker else ""
     if link:
         shown(lambda: create_link_artifact(key="mlflow", link=link, link_text="Compare in MLflow"))

@@ -45,7 +45,8 @@ def open_run(
     Args:
         store: All run folders.
         question: The sweep with everything it names.
-        fresh: Forget earlier runs of this plan.
+        fresh: Forget earlier runs of this plan, but for what this very flow run began: one that was
+            cut off and is begun again goes on.
         flow_run: Id of the Prefect flow run; its hooks find the folder by it.
         flow_url: Its page.
 
@@ -53,7 +54,7 @@ def open_run(
         RunHeld: Another process works on this run.
     """
     plan = question.plan
-    run = None if fresh else store.latest(plan.sweep, plan.digest)
+    run = _begun_by(store, plan, flow_run) if fresh else store.latest(plan.sweep, plan.digest)
     if run is None:
         run = store.new_run(plan.sweep)
         write_value(run.path / "sweep.json", question.sweep)
@@ -77,6 +78,29 @@ def open_run(
             },
         )
         yield run
+
+
+def _begun_by(store: Store, plan: Plan, flow_run: str | None) -> RunFolder | None:
+    """The run of this plan that a flow run has begun before."""
+    for run in store.runs(plan.sweep) if flow_run else ():
+        known = read_json(run.path / "run.json").get("flow_runs", [])
+        if flow_run in known and read_json(run.path / "plan.json").get("digest") == plan.digest:
+            return run
+    return None
+
+
+def began_at(run: RunFolder, flow_run: str | None) -> datetime | None:
+    """When a flow run first began to work here; None if it did not."""
+    for entry in read_json(run.path / "run.json").get("prefect", []):
+        if entry["id"] == flow_run:
+            return datetime.fromisoformat(entry["began"])
+    return None
+
+
+def conducted_since(run: RunFolder) -> datetime | None:
+    """When the flow run that conducts a run first began to; None if none of Prefect's does."""
+    known = read_json(run.path / "run.json").get("flow_runs", [])
+    return began_at(run, known[-1]) if known else None
 
 
 def _begun(flow_run: str, url: str) -> dict[str, str]:

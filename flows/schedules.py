@@ -59,15 +59,19 @@ def policy(fires: Sequence[Fire]) -> str:
     return "; ".join(said)
 
 
-def too_late(planned: datetime, now: datetime, within_h: float | None) -> str | None:
+def too_late(
+    planned: datetime, now: datetime, within_h: float | None, *, begun: bool = False
+) -> str | None:
     """Why a run does not begin any more; None while it may.
 
     Args:
         planned: When its schedule wanted it.
         now: With a zone, as ``planned``.
         within_h: Hours; None: it may always begin.
+        begun: Whether it began before, was cut off and is to go on: it came in time then, and the
+            planned time of a flow run stays the same.
     """
-    if within_h is None:
+    if within_h is None or begun:
         return None
     late = now - planned
     if late <= timedelta(hours=within_h):

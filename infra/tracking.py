@@ -135,14 +135,23 @@ class Tracker:
         return self._experiments[name]
 
     def link(self, experiment: str, run_id: str | None = None) -> str:
-        """The address of an experiment or a run in the UI; empty for a plain database."""
+        """The address of an experiment or a run in the UI; empty for a plain database.
+
+        Raises:
+            TrackingDown: The server did not say which experiment that is.
+        """
         if not self.uri.startswith("http"):
             return ""
-        base = f"{self.uri.rstrip('/')}/#/experiments/{self.experiment(experiment)}"
+        number = self.patiently(lambda: self.experiment(experiment))
+        base = f"{self.uri.rstrip('/')}/#/experiments/{number}"
         return f"{base}/runs/{run_id}" if run_id else f"{base}/runs"
 
     def chart_link(self, experiment: str) -> str:
-        """The address of an experiment's charts, where throughput is drawn over concurrency."""
+        """The address of an experiment's charts, where throughput is drawn over concurrency.
+
+        Raises:
+            TrackingDown: As for :meth:`link`.
+        """
         link = self.link(experiment)
         return f"{link}?{chart_view.query()}" if link else ""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from infra.tracking import Tracker
 
 _DONE = "mlflow_run_id"
+_MISSED = ".mlflow_missed"
 
 
 def publish_trial(folder: TrialFolder, tracker: Tracker) -> str:
@@ -46,7 +47,10 @@ def publish_trial(folder: TrialFolder, tracker: Tracker) -> str:
 
 
 def publish_missing(run: RunFolder, tracker: Tracker, note: Callable[[str], None]) -> int:
-    """Writes every finished attempt that this MLflow does not have yet; returns how many failed."""
+    """Writes every finished attempt that this MLflow does not have yet; returns how many failed.
+
+    If any did, that is kept in the run folder, and somebody brings them later.
+    """
     failed = 0
     for folder in run.trials():
         if not folder.finished or is_published(folder.path, tracker.uri):
@@ -56,7 +60,30 @@ def publish_missing(run: RunFolder, tracker: Tracker, note: Callable[[str], None
         except TrackingDown as error:
             failed += 1
             note(f"{folder.path.name} is not in MLflow yet: {error}")
+    if failed:
+        note_missed(run, tracker.uri)
     return failed
+
+
+def note_missed(run: RunFolder, uri: str) -> None:
+    """Keeps that this MLflow should have got something of a run, and did not take it."""
+    (run.path / _MISSED).write_text(uri, encoding="utf-8")
+
+
+def has_missed(run: RunFolder, uri: str) -> bool:
+    """Whether this MLflow did not take something of a run.
+
+    Not the same as what it does not have: a run that was never meant for it stays out of it.
+    """
+    try:
+        return (run.path / _MISSED).read_text(encoding="utf-8") == uri
+    except FileNotFoundError:
+        return False
+
+
+def nothing_missed(run: RunFolder) -> None:
+    """All of it stands there now."""
+    (run.path / _MISSED).unlink(missing_ok=True)
 
 
 def is_published(path: Path, uri: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from configs.communication import communication_factors
@@ -19,6 +18,7 @@ from tasks.figures import draw_figures, draw_pictures
 from tasks.inside_figure import inside_figures, inside_pictures
 from tasks.looks import confidence_of_look
 from tasks.markdown_text import inline
+from tasks.publish import note_missed
 from tasks.report_page import render_page
 from tasks.screen_kept import read_screen
 from tasks.strata import Stratum, render_strata
@@ -107,10 +107,9 @@ def write_report(
     mlflow_run = None
     if tracker is not None:
         try:
-            mlflow_run = tracker.publish(_entry(run, sweep, comparisons, records, folder))
-            tracker.show_first(sweep.name, run.holder, _charts(sweep))
-            tracker.describe(sweep.name, _note(run, sweep, comparisons, tracker, mlflow_run))
+            mlflow_run = publish_report(run, sweep, comparisons, records, tracker)
         except TrackingDown as error:
+            note_missed(run, tracker.uri)
             say(f"the report is not in MLflow yet: {error}")
     return Report(
         sweep=sweep.name,
@@ -120,6 +119,47 @@ def write_report(
         folder=str(folder),
         mlflow_run=mlflow_run,
     )
+
+
+def publish_report(
+    run: RunFolder,
+    sweep: Sweep,
+    comparisons: Sequence[Comparison],
+    records: Sequence[TrialRecord],
+    tracker: Tracker,
+    *,
+    latest: bool = True,
+) -> str:
+    """Writes the report that stands in the run folder into MLflow; returns its run there.
+
+    Args:
+        run: The run.
+        sweep: As it was then.
+        comparisons: What the report says, one for each class of hosts.
+        records: What it is of.
+        tracker: The MLflow.
+        latest: Whether the experiment's page shall show this run: not one that a later one followed.
+
+    Raises:
+        TrackingDown: MLflow did not take it.
+    """
+    entry = _entry(run, sweep, comparisons, records, run.path / "report")
+    mlflow_run = tracker.publish(entry)
+    if latest:
+        tracker.show_first(sweep.name, run.holder, _charts(sweep))
+        tracker.describe(sweep.name, _note(run, sweep, comparisons, tracker, mlflow_run))
+    return mlflow_run
+
+
+def kept_comparisons(run: RunFolder) -> tuple[Comparison, ...]:
+    """The comparisons of a run's report, one for each class of hosts; none if there is no report."""
+    folder = run.path / "report"
+    if not (folder / "comparison.json").is_file():
+        return ()
+    first = Comparison.model_validate_json((folder / "comparison.json").read_bytes())
+    names = [f"comparison--{host_class}.json" for host_class in first.classes]
+    others = [Comparison.model_validate_json((folder / name).read_bytes()) for name in names]
+    return tuple(others) or (first,)
 
 
 def write_files(
@@ -190,7 +230,8 @@ def _entry(
     folder: Path,
 ) -> RunEntry:
     """The report's own run: verdicts as metrics, figures and text as artifacts."""
-    now = int(datetime.now(UTC).timestamp() * 1000)
+    # When it was written, whenever it is published: runs are sorted by it.
+    now = int((folder / "comparison.json").stat().st_mtime * 1000)
     points = [point for comparison in comparisons for point in _points(comparison)]
     counts = {
         status: sum(record.status == status for record in records)

@@ -29,6 +29,11 @@ class Postgres(NamedTuple):
     """The folder of its socket; it listens nowhere else."""
     log: Path
 
+    @property
+    def version(self) -> str:
+        """Its name and number."""
+        return f"PostgreSQL {self.ask('postgres', 'SHOW server_version').split()[0]}"
+
     def ask(self, database: str, query: str) -> str:
         """The only value of a query's answer."""
         where = ["-h", str(self.socket), "-U", ROLE, "-d", database]

@@ -7,8 +7,10 @@ import os
 import signal
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
+from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from configs.notices import Notices, Webhook
@@ -198,9 +200,39 @@ def test_a_run_whose_worker_died_with_it_is_ended_and_one_that_lives_is_not(
     ended = server.ask(f"flow_runs/{run}")
     assert ended["state_type"] == "CRASHED"
     assert ended["state"]["message"] == "found dead: its process is gone"
+    slot = server.ask("v2/concurrency_limits/host-box")
+    assert slot["active_slots"] == 0, "its slot is free at once"
     assert ground.empty()
     assert next(ground.latest("orphan").trials()).finished
     assert not (ground.root / "claim.json").exists()
+
+
+@pytest.mark.long
+def test_a_night_whose_worker_died_goes_on_where_it_stopped(server: Server, ground: Ground) -> None:
+    ground.host_file(lease_s=300)
+    ground.plant("target_weights", "hang", rank=3)
+    file = ground.sweep_file(sweeping.sweep("cut-off", arms="tuned", silence_s=100))
+    wanted = {"sweep": str(file), "host": box(ground), "fresh": True}
+    planned = datetime.now(UTC) - timedelta(hours=1)
+    run = server.start(_OVERNIGHT, planned, start_within_h=4, **wanted)
+    until(lambda: sweeping.loads(ground.attempt("cut-off")), 60)
+    for pid in (running("worker") or {})["pid"], flow_pid(ground, "cut-off"):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: running("worker") is None)
+    # Were it a first begin, it would be too late for it now.
+    with temporary_settings({PREFECT_API_URL: server.api}), get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(run), parameters={**wanted, "start_within_h": 0.5})
+    ensure(services._worker(server.env, server.api), print)
+    reap(server)
+    ended = server.ended(run, _BOUND_S)
+    assert (ended["state_type"], ended["run_count"]) == ("COMPLETED", 2), server.logs(run)
+    (folder,) = ground.runs.runs("cut-off")
+    assert [attempt.path.name for attempt in folder.trials()] == [
+        "b01-tuned.a1",
+        "b01-tuned.a2",
+    ]
+    assert (folder.path / "report" / "report.html").is_file()
+    assert ground.empty()
 
 
 def flow_pid(ground: Ground, sweep: str) -> int:

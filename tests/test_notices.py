@@ -65,6 +65,8 @@ def test_a_night_is_told_with_its_sentence_and_links():
 def test_a_night_that_has_not_ended_says_how_it_stands():
     _subject, text = message([night("Running", "")], None, due=True) or ("", "")
     assert "it is still running" in text
+    _subject, text = message([night("Rerunning", "")], None, due=True) or ("", "")
+    assert "it was cut off, and is running again" in text
     _subject, text = message([night("Late", "")], None, due=True) or ("", "")
     assert "is the worker up?" in text
 

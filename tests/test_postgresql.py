@@ -17,6 +17,7 @@ from tests import rehearsing, sweeping
 from tests.agent_host import until
 from tests.deployed import Server
 from tests.postgresql import Postgres, postgres
+from tests.units import moved, settings, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,24 +25,8 @@ if TYPE_CHECKING:
     from tests.sweeping import Ground
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
-_UNITS = Path(__file__).parents[1] / "infra" / "systemd"
 _BOUND_S = 300
 """For two sweeps, one after the other, on a busy machine."""
-
-
-def settings() -> dict[str, str]:
-    """The environment that all units share, as it is shipped."""
-    lines = (_UNITS / "eagle3.env.example").read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-
-
-def words(unit: str) -> list[str]:
-    """The command of a unit."""
-    lines = (_UNITS / unit).read_text(encoding="utf-8").splitlines()
-    (command,) = (
-        line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart=")
-    )
-    return shlex.split(command)
 
 
 class Site(NamedTuple):
@@ -64,14 +49,14 @@ def site(ground: Ground) -> Iterator[Site]:
     """Everything up, the commands and the environment as shipped but for places and ports."""
     ports = {"4200": str(rehearsing.free_port()), "5000": str(rehearsing.free_port())}
     with postgres("prefect", "mlflow") as database, pytest.MonkeyPatch.context() as patched:
-        moved = {
+        places = {
             "/var/lib/eagle3": str(ground.place),
             "/var/run/postgresql": str(database.socket),
             "/opt/eagle3-sweep/.venv/bin/": f"{sys.executable} -m ",
             "127.0.0.1:4200": f"127.0.0.1:{ports['4200']}",
             "127.0.0.1:5000": f"127.0.0.1:{ports['5000']}",
         }
-        env = {name: _moved(value, moved) for name, value in settings().items()}
+        env = {name: moved(value, places) for name, value in settings().items()}
         env["PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED"] = "false"
         for name, value in env.items():
             patched.setenv(name, value)
@@ -81,7 +66,7 @@ def site(ground: Ground) -> Iterator[Site]:
         names = ["prefect", "mlflow", "worker-1", "worker-2"]
 
         def begin(name: str, unit: str, port: str | None, ready: str) -> None:
-            argv = shlex.split(_moved(shlex.join(words(unit)), moved))
+            argv = shlex.split(moved(shlex.join(words(unit)), places))
             argv = [ports.get(word, word).replace("%H-%i", name) for word in argv]
             # One sweep each, so that two at once need both workers.
             argv += ["--limit", "1"] if name.startswith("worker") else []
@@ -113,12 +98,6 @@ def _deploy() -> None:
 
     argv = [sys.executable, "-c", "from flows.cli import main; main()", "deploy"]
     subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
-
-
-def _moved(text: str, moved: dict[str, str]) -> str:
-    for shipped, here in moved.items():
-        text = text.replace(shipped, here)
-    return text
 
 
 def test_two_workers_run_two_sweeps_on_one_host_one_after_the_other(

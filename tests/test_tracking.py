@@ -53,6 +53,16 @@ def test_published_twice_is_one_run_with_each_point_once():
     assert client.runs[first].info.end_time == 2_000
 
 
+def test_a_server_that_is_down_gives_no_link_and_a_night_ends_without_one():
+    from flows.run_sweep import _charts
+
+    client = ScriptedMlflow({"get_experiment_by_name": ["Max retries exceeded with url"] * 9})
+    tracker = Tracker("http://mlflow", pause=lambda _s: None, client=client)
+    with pytest.raises(TrackingDown, match="Max retries exceeded"):
+        tracker.chart_link("night")
+    assert _charts("night", tracker) == ""
+
+
 def test_a_locked_database_is_tried_again_and_logged_once():
     client = ScriptedMlflow({"log_batch": [LOCKED, LOCKED]})
     notes: list[str] = []
