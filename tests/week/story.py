@@ -39,6 +39,7 @@ class Story:
         self.told: list[tuple[datetime, str]] = []
         self.begun: list[int] = []
         """Nights, in the order in which they began."""
+        self.ended: list[int] = []
         self.kept_out: int | None = None
         """What MLflow had of the night without it, as it came back."""
 
@@ -146,7 +147,9 @@ class Story:
             return run is not None and run["state_type"] in OVER and self.reported(run["id"])
 
         until(over, _BOUND_S)
-        self.note(f"night {number} is over: {self.night(number)['state']['name']}")
+        if number not in self.ended:
+            self.ended.append(number)
+            self.note(f"night {number} is over: {self.night(number)['state']['name']}")
 
     def reported(self, flow_run: str) -> bool:
         """Whether a night has its report."""
