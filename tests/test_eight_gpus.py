@@ -94,6 +94,7 @@ def test_every_rank_pretends_the_same_acceptance(folder):
 def test_the_screen_is_of_this_sweep_and_drops_nothing(folder):
     question, screening = posed(folder, 8)
     assert question.sweep.screen is None
+    assert screening.sweep.screen is not None
     assert screening.sweep.screen.starts == ("default",)
     assert screening.sweep.name == question.sweep.name
     assert screen_key(screening, "nccl") == screen_key(question, "nccl")
@@ -188,6 +189,7 @@ def test_the_whole_sweep_on_the_pretend_host(tmp_path):
         )
         host = str(ground.host_file())
         asked = pose(eight_gpus.rehearsed(eight_gpus.prepare().SCREEN), host)
+        assert asked.sweep.screen is not None
         screen = make_screen(asked, asked.sweep.screen, ground.runs, hands)
         assert screen.paths["base"].proven
         sweep = eight_gpus.rehearsed().model_copy(update={"blocks": 1})
