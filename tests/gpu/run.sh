@@ -88,7 +88,8 @@ x8)
   while [ ! -f "$S.exit" ] && kill -0 "$PID" 2>/dev/null && [ $SECONDS -lt $END ]; do sleep 1; done
   tail -n 60 "$S.log"
   if [ -f "$S.exit" ]; then echo "exit $(cat "$S.exit")"
-  else echo "it goes on in the background (process group $PID); the same command again tells how far"; fi ;;
+  elif kill -0 "$PID" 2>/dev/null; then echo "it goes on in the background (process group $PID); the same command again tells how far"
+  else echo "it was ended from outside; the same command goes on with it"; fi ;;
 x8-all)
   x8_all; echo $? > "$X8/$NAME.exit"; exit ;;
 esac
