@@ -208,17 +208,24 @@ def test_a_run_whose_worker_died_with_it_is_ended_and_one_that_lives_is_not(
 
 
 @pytest.mark.long
-def test_a_night_whose_worker_died_goes_on_where_it_stopped(server: Server, ground: Ground) -> None:
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_night_whose_worker_is_gone_goes_on_where_it_stopped(
+    server: Server, ground: Ground, how: str
+) -> None:
     ground.host_file(lease_s=300)
     ground.plant("target_weights", "hang", rank=3)
-    file = ground.sweep_file(sweeping.sweep("cut-off", arms="tuned", silence_s=100))
+    file = ground.sweep_file(sweeping.sweep(how, arms="tuned", silence_s=100))
     wanted = {"sweep": str(file), "host": box(ground), "fresh": True}
     planned = datetime.now(UTC) - timedelta(hours=1)
     run = server.start(_OVERNIGHT, planned, start_within_h=4, **wanted)
-    until(lambda: sweeping.loads(ground.attempt("cut-off")), 60)
-    for pid in (running("worker") or {})["pid"], flow_pid(ground, "cut-off"):
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: running("worker") is None)
+    until(lambda: sweeping.loads(ground.attempt(how)), 60)
+    worker = (running("worker") or {})["pid"]
+    if how == "stopped":
+        os.kill(worker, signal.SIGTERM)
+    else:
+        for pid in worker, flow_pid(ground, how):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: running("worker") is None, 60)
     # Were it a first begin, it would be too late for it now.
     with temporary_settings({PREFECT_API_URL: server.api}), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(run), parameters={**wanted, "start_within_h": 0.5})
@@ -226,7 +233,7 @@ def test_a_night_whose_worker_died_goes_on_where_it_stopped(server: Server, grou
     reap(server)
     ended = server.ended(run, _BOUND_S)
     assert (ended["state_type"], ended["run_count"]) == ("COMPLETED", 2), server.logs(run)
-    (folder,) = ground.runs.runs("cut-off")
+    (folder,) = ground.runs.runs(how)
     assert [attempt.path.name for attempt in folder.trials()] == [
         "b01-tuned.a1",
         "b01-tuned.a2",
