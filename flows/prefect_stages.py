@@ -36,6 +36,28 @@ class _Box(Generic[T]):
     failed: StageFailedError | None = None
 
 
+class Bar:
+    """A progress artifact, made when there is something to show.
+
+    Args:
+        key: Of the artifact.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._id: UUID | None = None
+
+    def show(self, text: str, percent: float) -> None:
+        """Makes it, or brings it up to date."""
+        known = self._id
+        if known is None:
+            self._id = shown(
+                lambda: create_progress_artifact(progress=percent, key=self._key, description=text)
+            )
+        else:
+            shown(lambda: update_progress_artifact(known, progress=percent, description=text))
+
+
 class PrefectRunner:
     """Runs stages as tasks, in the main thread: a submitted task could not be cancelled.
 
@@ -48,7 +70,7 @@ class PrefectRunner:
         self._trial = trial
         self._stage = ""
         self._said = ("", 0.0)
-        self._bar: UUID | None = None
+        self._bar = Bar("start")
 
     def run(self, name: str, work: Callable[[], T]) -> T:
         """See flows.stages.Runner."""
@@ -102,16 +124,7 @@ class PrefectRunner:
         """Progress of the model's load as a Prefect artifact."""
         if time.monotonic() - self._said[1] < _QUIET_S:
             return
-        description = f"{self._trial}: {text}"
-        bar = self._bar
-        if bar is None:
-            self._bar = shown(
-                lambda: create_progress_artifact(
-                    progress=percent, key="start", description=description
-                )
-            )
-        else:
-            shown(lambda: update_progress_artifact(bar, progress=percent, description=description))
+        self._bar.show(f"{self._trial}: {text}", percent)
 
 
 def shown(work: Callable[[], Any]) -> Any:

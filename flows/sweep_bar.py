@@ -5,15 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
-
-from flows.prefect_stages import shown
+from flows.prefect_stages import Bar
 from flows.watched import Watched
 from tasks.spans import span
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from flows.watched import View
     from infra.store import RunFolder
 
@@ -26,7 +22,7 @@ class SweepBar:
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._watched: Watched | None = None
-        self._bar: UUID | None = None
+        self._bar = Bar("eagle3-sweep")
         self._shown = ("", 0.0)
 
     def show(self) -> None:
@@ -40,15 +36,7 @@ class SweepBar:
         self._shown = (text, time.monotonic())
         if text == said:
             return
-        bar = self._bar
-        if bar is None:
-            self._bar = shown(
-                lambda: create_progress_artifact(
-                    progress=percent, key="eagle3-sweep", description=text
-                )
-            )
-        else:
-            shown(lambda: update_progress_artifact(bar, progress=percent, description=text))
+        self._bar.show(text, percent)
 
 
 def words(view: View) -> str:
