@@ -6,6 +6,7 @@ What keeps two sweeps apart is the lock on the host itself, which other controll
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -13,6 +14,7 @@ from uuid import UUID
 from prefect.client.orchestration import get_client
 from prefect.concurrency.context import ConcurrencyContext
 from prefect.concurrency.sync import concurrency
+from prefect.logging import get_run_logger
 
 from flows.prefect_stages import shown
 from infra.process_identity import this_process
@@ -32,6 +34,8 @@ LEASES: Final = "eagle3.leases"
 
 A_DAY_S: Final = 24 * 3600.0
 _LEASE_S: Final = 300.0
+_AWAY_S: Final = 900.0  # a restart, an update; the hosts are free by then
+_AGAIN_S: Final = 2.0
 
 
 def host_slot(host: str) -> str:
@@ -93,7 +97,27 @@ def held_slots(flow_run: str | None, hosts: Iterable[str], wait_s: float) -> Ite
     ):
         write_labels(flow_run, {HOLDS: " ".join(slots), LEASES: leases()})
         yield
+        _await_server()
     write_labels(flow_run, {HOLDS: "", LEASES: ""})
+
+
+def _await_server() -> None:
+    """Waits for a server that is away, as long as a restart may take.
+
+    The trials did without it; but a new client gives up at its first refused connection, so the
+    release of the slots, or Prefect's own look at the end, would turn a good sweep into a failed
+    flow run.
+    """
+    deadline = time.monotonic() + _AWAY_S
+    with get_client(sync_client=True) as client:
+        error = client.api_healthcheck()
+        if error is not None:
+            get_run_logger().warning(
+                "the work is done; waiting for Prefect's server, to say so there: %s", error
+            )
+        while error is not None and time.monotonic() < deadline:
+            time.sleep(_AGAIN_S)
+            error = client.api_healthcheck()
 
 
 def write_labels(flow_run: str | None, labels: Mapping[str, str]) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from prefect import flow
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
-from prefect.client.orchestration import get_client
 
 # A name that is there for type checkers only would cost the whole form: Prefect then reads none of
 # the flow's annotations, and shows every parameter as one of any kind.
@@ -38,13 +36,10 @@ from infra.tracking import TrackingDown
 from tasks.undone import undone_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from flows.outcome import Outcome
     from infra.tracking import Tracker
-
-_AWAY_S = 900.0  # a restart, an update; the hosts are free by then
-_AGAIN_S = 2.0
 
 
 def after_the_end(flow: Any, flow_run: Any, state: Any) -> None:  # noqa: ARG001 - Prefect's names
@@ -123,7 +118,6 @@ def conduct(
         question, store, hands, log.warning, run_id, url, host=host, until=until, fresh=fresh
     )
     outcome = carry_out(asked_for)
-    _await_server(log.warning)
     _show(outcome, hands.tracker)
     undone = undone_sentence(outcome.records)
     moved = morning_regressions(store, question.sweep)
@@ -140,27 +134,10 @@ def verdict_state(outcome: Outcome, also: Sequence[str] = ()) -> State[Any]:
     counts = outcome.counts()
     message = " ".join([f"{outcome.report.sentence} ({counts.text()}).", *also])
     if counts.ok + counts.suspect == 0:
-        return Failed(message=f"no trial could be measured ({counts.text()})")
+        return Failed(message=" ".join([f"no trial could be measured ({counts.text()}).", *also]))
     if counts.failed:
         return Completed(name="Partial", message=message)
     return Completed(message=message)
-
-
-def _await_server(say: Callable[[str], None]) -> None:
-    """Waits for a server that is away, as long as a restart may take.
-
-    The trials did without it; but a new client gives up at its first refused connection, so the
-    release of the slots, or Prefect's own look at the end, would turn a good sweep into a failed
-    flow run.
-    """
-    deadline = time.monotonic() + _AWAY_S
-    with get_client(sync_client=True) as client:
-        error = client.api_healthcheck()
-        if error is not None:
-            say(f"the sweep is done; waiting for Prefect's server, to say so there: {error}")
-        while error is not None and time.monotonic() < deadline:
-            time.sleep(_AGAIN_S)
-            error = client.api_healthcheck()
 
 
 def _charts(sweep: str, tracker: Tracker) -> str:

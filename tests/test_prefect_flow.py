@@ -194,4 +194,4 @@ def test_a_run_that_measured_something_completes(counts: Counts, ends: tuple[str
     state = verdict_state(outcome, ["3 of 9 trials were left undone."])  # type: ignore[arg-type]
     assert (state.type.value, state.name) == ends
     assert counts.text() in str(state.message)
-    assert counts.ok + counts.suspect == 0 or str(state.message).endswith("left undone.")
+    assert str(state.message).endswith("left undone.")
