@@ -271,8 +271,9 @@ def test_pool_queues_and_slots_are_there_once(server: Server, ground: Ground) ->
     queues = server.ask(f"work_pools/{services.POOL}/queues/filter", {})
     assert {q["name"]: q["priority"] for q in queues if q["name"] != "default"} == {
         "care": 1,
-        "nights": 2,
-        "days": 3,
+        "lanes": 2,
+        "nights": 3,
+        "days": 4,
     }
 
 
