@@ -88,8 +88,11 @@ def _alone(asked: Commission) -> Outcome:
     with held_slots(asked.flow_run, asked.question.hosts, A_DAY_S):
         question = asked.screened()
         with asked.run(question) as run:
-            hands = asked.hands._replace(shown=SweepBar(run).show)
-            return Conductor(question, run, hands, asked.budget(question, run)).conduct()
+            bar = SweepBar(run)
+            hands = asked.hands._replace(shown=bar.show)
+            outcome = Conductor(question, run, hands, asked.budget(question, run)).conduct()
+            bar.show_now()
+    return outcome
 
 
 def _together(asked: Commission) -> Outcome:
@@ -105,11 +108,13 @@ def _together(asked: Commission) -> Outcome:
         cut_off = begin(question, run, hands, budget)
         blocks = Blocks(run, question.plan, classes_of(question))
         blocks.begin(whole_blocks(question, read_records(run)), cut_off)
+        bar = SweepBar(run)
         Pool(
-            Work(question, run, hands._replace(shown=SweepBar(run).show), budget),
+            Work(question, run, hands._replace(shown=bar.show), budget),
             PrefectCrew(run, asked.until, hands.say),
             slots=lambda place: held_slots(flow_run, nodes_of(place), _TRY_S),
             clean_up=lambda place: clean_up_lane(run, place, hands.say),
         ).carry_out()
+        bar.show_now()
         outcome = conclude(question, run, hands, read_records(run))
     return outcome._replace(notes=blocks.words())

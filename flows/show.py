@@ -255,7 +255,8 @@ def _verdicts(key: tuple[str, str], rows: list[dict[str, str]]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for head in _COLUMNS:
         left = head in {"setting", "verdict"}
-        table.add_column(head, justify="left" if left else "right", no_wrap=True)
+        # In a narrow terminal words are broken; a figure that is cut short would be another one.
+        table.add_column(head, justify="left" if left else "right", no_wrap=not left)
     for row in rows:
         verdict = Text(row["verdict"], style=_COLOUR.get(row["verdict"].split()[0], ""))
         # Levels that both share stand in the title.

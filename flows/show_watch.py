@@ -92,7 +92,7 @@ def _trials(view: View, room: int) -> Table:
     for one in view.done[len(view.done) - min(behind, len(view.done)) :]:
         table.add_row(*_done_row(one))
     for doing in view.doing:
-        table.add_row(*_doing_row(doing))
+        table.add_row(*_doing_row(doing, f" on {doing.host}" if len(view.doing) > 1 else ""))
     for trial in view.waiting[:ahead]:
         table.add_row(Text(trial, style="dim"), Text("waiting", style="dim"))
     if len(view.waiting) > ahead:
@@ -107,11 +107,11 @@ def _done_row(one: Done) -> tuple[str | Text, ...]:
     return (one.trial, state, *_figures(one.tok_s, one.accept_length), span(one.seconds))
 
 
-def _doing_row(one: Doing) -> tuple[str | Text, ...]:
+def _doing_row(one: Doing, where: str) -> tuple[str | Text, ...]:
     figures = (one.live.tok_s, one.live.accept_length) if one.decodes else (None, None)
     return (
         Text(one.trial, style="bold"),
-        Text(one.stage, style="bold cyan"),
+        Text.assemble((one.stage, "bold cyan"), where),
         *_figures(*figures),
         span(one.seconds),
     )

@@ -28,8 +28,12 @@ class SweepBar:
     def show(self) -> None:
         """Shows how far it is, if that has changed."""
         said, at = self._shown
-        if time.monotonic() - at < _PAUSE_S and said:
-            return
+        if not said or time.monotonic() - at >= _PAUSE_S:
+            self.show_now()
+
+    def show_now(self) -> None:
+        """The same, however short ago it was shown: what stays on the page when nothing follows."""
+        said, _ = self._shown
         self._watched = self._watched or Watched(self._run)
         view = self._watched.look()
         text, percent = words(view), 100.0 * len(view.done) / max(view.planned, 1)

@@ -159,7 +159,8 @@ def test_the_sweep_s_page_shows_how_far_it_was(
 ) -> None:
     wanted = {"artifacts": {"flow_run_id": {"any_": [done[0]["id"]]}}}
     found = {one["key"]: one for one in server.ask("artifacts/filter", wanted)}
-    assert "of 12 trials" in found["eagle3-sweep"]["description"]
+    assert found["eagle3-sweep"]["description"] == "pool-0001: 12 of 12 trials"
+    assert found["eagle3-sweep"]["data"] == 100
     assert "eagle3-report" in found
 
 

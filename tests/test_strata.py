@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -172,6 +173,16 @@ def test_the_terminal_shows_both():
     Console(file=out, width=100).print(verdicts_text(found, decision_of(found)))
     shown = out.getvalue()
     assert shown.index("On 8x-b200\n") < shown.index("On 8x-h200\n") < shown.index("On 8x-b200: D")
+
+
+def test_a_narrow_terminal_breaks_words_and_cuts_no_figure():
+    found = compare_classes(sweep(), unlike())
+    wide, narrow = (io.StringIO() for _ in range(2))
+    for out, width in ((wide, 200), (narrow, 54)):
+        Console(file=out, width=width).print(verdicts_text(found, decision_of(found)))
+    intervals = re.findall(r"\[\S+, \S+\]", wide.getvalue())
+    assert intervals
+    assert re.findall(r"\[\S+, \S+\]", narrow.getvalue()) == intervals
 
 
 def test_a_sweep_goes_on_until_every_class_knows_enough():

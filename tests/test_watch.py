@@ -74,7 +74,7 @@ def test_each_of_several_hosts_has_its_row_and_its_line():
     full = view(planned=400, doing=four, waiting=tuple(f"b{n:02d}-base" for n in range(99)))
     lines = printed(full, 24, cards).splitlines()
     assert len(lines) <= 24
-    assert sum("probe:load" in line for line in lines) == 4
+    assert [f"probe:load on host-{n} " in "\n".join(lines) for n in range(4)] == [True] * 4
     assert "host-2: c8 2/64 requests; 8 running" in lines
     assert "host-3: 8 GPUs: 120 GiB, 610 W" in lines
 
