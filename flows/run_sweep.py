@@ -157,4 +157,11 @@ def _show(outcome: Outcome, tracker: Tracker | None) -> None:
     )
     link = _charts(report.sweep, tracker) if tracker else ""
     if link:
-        shown(lambda: create_link_artifact(key="mlflow", link=link, link_text="Compare in MLflow"))
+        shown(
+            lambda: create_link_artifact(
+                key="mlflow",
+                link=link,
+                link_text="Compare in MLflow",
+                description="every trial of this sweep, with its figures",
+            )
+        )

@@ -95,7 +95,8 @@ class Watched:
             self._records[name] = record
         last = {record.trial: record for record in self._records.values()}
         conductor = _alive(read_json(self._run.path / "run.json").get("pid"))
-        doing = tuple(map(self._doing, open_still if conductor else []))
+        found = map(self._doing, open_still if conductor else [])
+        doing = tuple(sorted(found, key=lambda one: one.host))
         self._logs = {
             folder.path.name: self._logs[folder.path.name] for folder in open_still if doing
         }
