@@ -108,9 +108,7 @@ class PrefectCrew:
         found = shown(lambda: self._read(place))
         if found is None or found.state is None or found.state.is_final():
             return
-        begun = found.state.type in _BEGUN
-        message = "the sweep needs this lane no more"
-        state: State[Any] = Cancelling(message=message) if begun else Cancelled(message=message)
+        state = _ended(found, "the sweep needs this lane no more")
         shown(lambda: self._set(place, state))
 
     def _read(self, place: str) -> FlowRun:
@@ -140,14 +138,18 @@ def end_lanes(flow_run: UUID, say: Callable[[str], None]) -> None:
     with get_client(sync_client=True) as client:
         lanes = client.read_flow_runs(flow_run_filter=wanted)
         for lane in lanes:
-            begun = lane.state is not None and lane.state.type in _BEGUN
-            state: State[Any] = Cancelling() if begun else Cancelled()
-            client.set_flow_run_state(lane.id, state, force=True)
+            client.set_flow_run_state(lane.id, _ended(lane, "the sweep is over"), force=True)
             say(f"{lane.name}: cancelled, as the sweep is over")
         deadline = time.monotonic() + _LET_GO_S
         for lane in lanes:
             while time.monotonic() < deadline and not _is_over(client, lane.id):
                 time.sleep(1.0)
+
+
+def _ended(lane: FlowRun, why: str) -> State[Any]:
+    """The state that ends a lane: its worker stops what has begun, the rest is only taken back."""
+    begun = lane.state is not None and lane.state.type in _BEGUN
+    return Cancelling(message=why) if begun else Cancelled(message=why)
 
 
 def _is_over(client: SyncPrefectClient, lane: UUID) -> bool:

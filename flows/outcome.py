@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from flows.skips import reconcile
+from flows.skips import reconcile, unfinished
 from tasks.publish import publish_missing
 from tasks.reporting import write_report
 from tasks.screen_kept import keep_screen
@@ -77,7 +77,7 @@ def begin(question: Question, run: RunFolder, hands: Hands, budget: Budget | Non
     if budget is not None:
         hands.say(budget.text)
     keep_screen(run, question.screen)
-    cut_off = [run.marker(folder) for folder in run.trials() if not folder.finished]
+    cut_off = [run.marker(folder) for folder in unfinished(run)]
     for text in reconcile(run) if cut_off else ():
         hands.say(text)
     return cut_off

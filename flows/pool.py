@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
+from configs.plan import blocks_of
 from flows.blocks import Blocks, classes_of
 from flows.lane import work_lane
 from flows.skips import is_final
@@ -186,5 +187,5 @@ class Pool:
 def whole_blocks(question: Question, records: Iterable[TrialRecord]) -> list[int]:
     """Blocks of which every trial has a result that stands."""
     final = {record.trial for record in records if is_final(record)}
-    missing = {trial.block for trial in question.plan.trials if trial.id not in final}
-    return sorted({trial.block for trial in question.plan.trials} - missing)
+    blocks = blocks_of(question.plan.trials).items()
+    return [block for block, trials in blocks if all(trial.id in final for trial in trials)]

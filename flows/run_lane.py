@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from prefect import flow
 from prefect.client.schemas.objects import State  # noqa: TC002 - Prefect reads it for its form
-from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run as this_run
 from prefect.states import Cancelled, Completed, Failed
 
 from configs.nodes import nodes_of
@@ -50,8 +50,7 @@ def run_lane(run: str, place: str, until: str | None = None) -> State[Any]:
     """
     log = get_run_logger()
     folder = _folder(run)
-    context = FlowRunContext.get()
-    run_id = str(context.flow_run.id) if context and context.flow_run else None
+    run_id = this_run.id
     sign(run_id)
     question = question_of(folder)
     store, since = Store(runs_folder()), conducted_since(folder)

@@ -12,7 +12,6 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 # A name that is there for type checkers only would cost the whole form: Prefect then reads none of
 # the flow's annotations, and shows every parameter as one of any kind.
 from prefect.client.schemas.objects import State  # noqa: TC002
-from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as this_run
 from prefect.states import Cancelled, Completed, Failed
@@ -107,8 +106,7 @@ def conduct(
     deadline_of(question.sweep, until)  # what is no time is told before anything is touched
     for warning in question.warnings:
         log.warning(warning)
-    context = FlowRunContext.get()
-    run_id = str(context.flow_run.id) if context and context.flow_run else None
+    run_id = this_run.id
     sign(run_id)
     hands = prefect_hands(log, f"sweep {question.sweep.name}")
     store = Store(runs_folder())
