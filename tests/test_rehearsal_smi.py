@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from dataclasses import replace
 
 import pytest
@@ -135,6 +136,19 @@ def test_reset_gives_the_pristine_host_back(host):
     assert model.read_text() == pristine
     assert rows(host, QUERY)[0][4] == "4"
     assert knobs.read(host) == knobs.Knobs()
+
+
+def test_somebody_who_comes_and_goes_is_seen_whole_or_not_at_all(host):
+    def come_and_go() -> None:
+        for _ in range(400):
+            memory.plant(host, 5, "passing", 400, pid=os.getpid()).unlink()
+
+    passer = threading.Thread(target=come_and_go)
+    passer.start()
+    seen = set()
+    while passer.is_alive():
+        seen |= {holder.mib for holder in memory.holders(host, 5)}
+    assert seen <= {400}
 
 
 def test_misspelt_knobs_are_refused(host):

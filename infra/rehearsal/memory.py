@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.rehearsal.knobs import write_atomically
+
 GPUS = 8
 TOTAL_MIB = 97_887
 IDLE_MIB = 4
@@ -47,9 +49,7 @@ def hold(folder: Path, gpu: int, mib: int) -> None:
     """Say that this process now holds so much of a GPU."""
     pid = os.getpid()
     path = folder / "gpu" / str(gpu) / f"{pid}-{start_ticks(pid)}"
-    beside = path.with_name(f".{path.name}")
-    beside.write_text(str(mib))
-    beside.replace(path)
+    write_atomically(path, str(mib))
 
 
 def plant(
@@ -57,12 +57,16 @@ def plant(
 ) -> Path:
     """Put a holder of somebody else on a GPU; delete the returned file to let it go."""
     path = folder / "gpu" / str(gpu) / f"planted-{label}"
-    path.write_text(json.dumps({"mib": mib, "pid": pid, "name": name}))
+    # Whole or not at all: an nvidia-smi may look at any moment.
+    write_atomically(path, json.dumps({"mib": mib, "pid": pid, "name": name}))
     return path
 
 
-def _planted(path: Path) -> Holder:
-    told = json.loads(path.read_text())
+def _planted(path: Path) -> Holder | None:
+    try:
+        told = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None  # let go of between the listing and this look
     return Holder(mib=told["mib"], pid=told["pid"], name=told["name"])
 
 
@@ -98,12 +102,12 @@ def holders(folder: Path, gpu: int, release_delay_s: float = 0.0) -> list[Holder
     """Who holds memory of one GPU now."""
     found: list[Holder] = []
     for path in sorted((folder / "gpu" / str(gpu)).iterdir()):
-        if path.name.startswith("planted-"):
-            found.append(_planted(path))
-        elif not path.name.startswith("."):
-            holder = _living(path, release_delay_s)
-            if holder is not None:
-                found.append(holder)
+        if path.name.startswith("."):
+            continue
+        planted = path.name.startswith("planted-")
+        holder = _planted(path) if planted else _living(path, release_delay_s)
+        if holder is not None:
+            found.append(holder)
     return found
 
 
