@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.comparable import block_of, setting, why
@@ -64,8 +65,8 @@ def blocks_section(comparison: Comparison, records: Sequence[TrialRecord]) -> st
     parts = [f"{RULE}:\n\n" + "\n".join(lines)] if lines else []
     if completed:
         parts.append(
-            "Trials that are not the first attempt, and so may have run at another hour than the "
-            "rest of their block:\n\n" + "\n".join(completed)
+            "Trials that were tried again later, at another hour than the rest of their block:\n\n"
+            + "\n".join(completed)
         )
     return "\n\n".join(parts)
 
@@ -83,13 +84,24 @@ def _left(here: Mapping[_Setting, TrialRecord], gaps: Sequence[_Gap], found: Com
 
 
 def _completed(here: Mapping[_Setting, TrialRecord]) -> list[str]:
-    first = min((record.started_at for record in here.values()), default="")
-    return [
-        f"- {record.trial} is attempt {record.attempt}, begun {record.started_at}; its block began "
-        f"{first}"
-        for record in here.values()
-        if record.attempt > 1
-    ]
+    """What was not tried again at once, but after the block had long gone on without it."""
+    spans = {record.trial: _span(record) for record in here.values()}
+    longest = max((end - begin for begin, end in spans.values()), default=timedelta())
+    lines = []
+    for record in here.values():
+        begin, _ = spans[record.trial]
+        ended = [other for start, other in spans.values() if start < begin]
+        # Tried again in its place it begins after its earlier attempts, each as long as a trial.
+        if record.attempt > 1 and ended and begin - max(ended) > record.attempt * longest:
+            lines.append(
+                f"- {record.trial} is attempt {record.attempt}, begun {record.started_at}; the "
+                f"rest of its block ended {max(ended).isoformat()}"
+            )
+    return lines
+
+
+def _span(record: TrialRecord) -> tuple[datetime, datetime]:
+    return datetime.fromisoformat(record.started_at), datetime.fromisoformat(record.ended_at)
 
 
 def _name(block: _Block) -> str:

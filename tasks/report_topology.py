@@ -16,16 +16,23 @@ if TYPE_CHECKING:
 
 
 def topology_section(records: Sequence[TrialRecord]) -> str:
-    """One part for each host, as its latest trial found it; empty text where nothing is known."""
+    """One part for each host, as its latest trial found it; empty text where nothing is known.
+
+    Hosts of which the same is known share a part: four equal boxes are drawn once.
+    """
     hosts: dict[str, Topology] = {}
     for record in records:
         if record.topology is not None:
             hosts[record.host] = record.topology
-    return "\n\n".join(_host(name, topology) for name, topology in hosts.items())
+    alike: dict[Topology, list[str]] = {}
+    for name, topology in hosts.items():
+        alike.setdefault(topology, []).append(name)
+    return "\n\n".join(_part(names, topology) for topology, names in alike.items())
 
 
-def _host(name: str, topology: Topology) -> str:
-    parts = [f"Host {inline(name)}: {_words(topology)}."]
+def _part(names: Sequence[str], topology: Topology) -> str:
+    kind = "Host" if len(names) == 1 else "Hosts"
+    parts = [f"{kind} {inline(', '.join(names))}: {_words(topology)}."]
     warned = topology_warnings(topology)
     if warned:
         parts.append("\n".join(f"- {inline(w.text)} (source: {inline(w.source)})" for w in warned))

@@ -11,7 +11,7 @@ from infra.store import Store
 from tests import rehearsing, sweeping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from configs.sweep import Sweep
@@ -30,16 +30,18 @@ class Several:
         """Everything recorded here."""
         return Store(self.place / "runs")
 
-    def host_files(self, **changed: Any) -> str:
+    def host_files(self, unlike: Mapping[str, str] | None = None, **changed: Any) -> str:
         """Writes the host files; returns them as `host` of a deployment names them.
 
         Args:
+            unlike: Host -> its host class, where that is not the one of all.
             changed: In every file.
         """
+        classes = {name: {"host_class": other} for name, other in (unlike or {}).items()}
         folder = self.place / "configs" / "hosts"
         folder.mkdir(parents=True, exist_ok=True)
         for name, ground in self.grounds.items():
-            host = ground.host.model_copy(update={"name": name, **changed})
+            host = ground.host.model_copy(update={"name": name, **changed, **classes.get(name, {})})
             (folder / f"{name}.yaml").write_text(to_yaml(host))
         return ",".join(str(folder / f"{name}.yaml") for name in self.grounds)
 

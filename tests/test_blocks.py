@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tasks.blocks import blocks_section
 from tasks.compare import compare
 from tasks.report import render_report
@@ -76,8 +78,30 @@ def test_refused_trials_are_gaps_too():
     )
 
 
+def at(begin: str, end: str) -> dict[str, Any]:
+    return {
+        "started_at": f"2026-03-0{begin}:00+00:00",
+        "ended_at": f"2026-03-0{end}:00+00:00",
+    }
+
+
 def test_a_block_that_was_completed_later_says_so():
     records = whole("base", "tuned", blocks=1)
-    late = record("tuned", 2, attempt=2, started_at="2026-03-02T07:00:00+00:00")
-    text = section([*records, record("base", 2), late])
-    assert "- b02-tuned is attempt 2, begun 2026-03-02T07:00:00+00:00; its block began" in text
+    late = record("tuned", 2, attempt=2, **at("2T07:00", "2T07:20"))
+    text = section([*records, record("base", 2, **at("1T22:00", "1T22:20")), late])
+    assert (
+        "- b02-tuned is attempt 2, begun 2026-03-02T07:00:00+00:00; the rest of its block ended "
+        "2026-03-01T22:20:00+00:00" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "tuned"),
+    [
+        (("1T22:00", "1T22:20"), ("1T22:42", "1T23:02")),  # the second, tried again at once
+        (("1T22:42", "1T23:02"), ("1T22:20", "1T22:40")),  # the first of its block
+    ],
+)
+def test_what_was_tried_again_at_once_needs_no_word(base, tuned):
+    again = record("tuned", 1, attempt=2, **at(*tuned))
+    assert section([record("base", 1, **at(*base)), again]) == ""

@@ -11,6 +11,7 @@ import pytest
 from flows.blocks import read_note
 from flows.runs import read_records
 from infra.run_locks import lanes
+from tasks.comparison import Comparison
 from tasks.record import TrialRecord
 from tests import pooling, sweeping
 from tests.agent_host import until
@@ -96,3 +97,29 @@ def test_a_cancelled_sweep_ends_its_lanes(server: Server, three: Several) -> Non
     folder = latest(three, "cancelled")
     assert folder is not None
     until(lambda: all(trial.finished for trial in folder.trials()), 60)
+
+
+def test_unlike_hosts_each_get_a_comparison_of_their_own(server: Server, three: Several) -> None:
+    asked = sweeping.sweep("unlike", arms="base+tuned", blocks=6, patches="kimi_k25_eagle3")
+    files = three.host_files(unlike={"host-3": "older-8x"})
+    run = server.start(sweep=str(three.sweep_file(asked)), host=files)
+    ended = server.ended(run, _BOUND_S)
+    assert ended["state_type"] == "COMPLETED", ended["state"]
+    folder = latest(three, "unlike")
+    assert folder is not None
+    records = read_records(folder)
+    assert {record.status for record in records} <= sweeping.MEASURED
+    kept = {r.host_class: {one.block for one in records if one.host == r.host} for r in records}
+    assert len(kept["older-8x"]) == 2, "its share of the plan, whoever was faster"
+    sole = {record.host for record in records if record.block in kept["older-8x"]}
+    assert sole == {"host-3"}, "no block of a class goes to a host of another"
+    report = folder.path / "report"
+    strata = [
+        Comparison.model_validate_json((report / f"comparison--{name}.json").read_bytes())
+        for name in ("rehearsal", "older-8x")
+    ]
+    assert [one.refusals for one in strata] == [(), ()]
+    assert [{cell.blocks for cell in one.cells} for one in strata] == [{4}, {2}]
+    sentence = ended["state"]["message"]
+    assert "on rehearsal:" in sentence.lower()
+    assert "on older-8x:" in sentence.lower()

@@ -222,6 +222,18 @@ def test_the_report_draws_the_matrix_and_the_page_strikes_what_is_denied():
     assert "<s>NV18</s>" in page
 
 
+def test_hosts_of_which_the_same_is_known_are_drawn_once():
+    alike, other = read(raw()), read(raw(nodes=["node0", "node1"]))
+    records = [
+        record(host=host, trial=host, topology=found)
+        for host, found in (("h1", alike), ("h2", other), ("h3", alike))
+    ]
+    text = render_report(compare(records), records)
+    assert "Hosts h1, h3: 1 NUMA node," in text
+    assert "Host h2: 2 NUMA nodes," in text
+    assert text.count("| GPU1 | NV18 | X |") == 2
+
+
 def test_a_record_of_before_has_no_topology_and_the_report_no_such_section():
     old = json.loads(record().model_dump_json())
     del old["topology"]
