@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tasks.drafter_verdict import DrafterProblem
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -40,17 +42,23 @@ def check_dtype(
     target: TargetFacts,
     engine: EngineFacts,
 ) -> Findings:
-    """Find types that do not go together; said, not refused: SGLang itself checks none of it."""
+    """Find number types that do not go together.
+
+    A drafter that takes the target's hidden states must be loaded in their type. SGLang checks
+    nothing of it and dies as the draft's graph is captured, after the whole target was loaded (seen
+    on 0.5.12: docs/evidence/h200/drafters.md). A draft model of its own (STANDALONE) takes none.
+    """
     raw = config.data.get("dtype", config.data.get("torch_dtype"))
-    declared = declared_dtype(config.data)
-    mixed = None
-    if engine.framework == "sglang" and target.dtype is not None:
-        ours = loaded_dtype(declared, engine.dtype)
-        theirs = loaded_dtype(target.dtype, engine.dtype)
-        if ours != theirs:
-            mixed = f"dtype is {raw or 'absent'}: SGLang loads the drafter as {ours}, the target as {theirs}"
-    if mixed is not None:
-        yield f"{mixed}; their hidden states do not multiply: write {target.dtype}, or pass --dtype"
+    ours = loaded_dtype(declared_dtype(config.data), engine.dtype)
+    theirs = None if target.dtype is None else loaded_dtype(target.dtype, engine.dtype)
+    joined = engine.framework == "sglang" and engine.speculative_algorithm != "STANDALONE"
+    if joined and {ours, theirs} == {"bfloat16", "float16"}:
+        yield DrafterProblem(
+            reason="dtype_mismatch",
+            message=f"dtype is {raw or 'absent'}: SGLang loads the drafter as {ours} and the target "
+            f"as {theirs}, whose hidden states it cannot multiply",
+            hint=f'write "dtype": "{theirs}" in the drafter\'s config.json, or pass --dtype',
+        )
     elif raw is not None and str(raw) not in _USUAL:
         yield f"dtype is {raw}: slower than bfloat16, and a mixture with the target may fail"
     packed = sorted(

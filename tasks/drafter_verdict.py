@@ -46,6 +46,7 @@ DrafterReason = Literal[
     "d2t_not_integers",
     "d2t_out_of_range",
     "draft_context_too_short",
+    "dtype_mismatch",
 ]
 
 

@@ -117,11 +117,24 @@ def test_weights_in_torchs_own_format_are_not_judged(folder: Path, tmp_path: Pat
     assert found.verdict.weights_sha256 is None
 
 
-def test_a_number_type_that_the_target_does_not_share_is_a_finding(folder: Path) -> None:
+def test_a_number_type_that_the_target_does_not_share_is_refused(folder: Path) -> None:
     name = "broken/no-dtype"
-    assert any("float16" in text for text in look(folder, name).verdict.warnings)
+    (problem,) = look(folder, name).verdict.problems
+    assert problem.reason == "dtype_mismatch"
+    assert (
+        "absent: SGLang loads the drafter as float16 and the target as bfloat16" in problem.message
+    )
+    assert problem.hint is not None
+    assert '"dtype": "bfloat16"' in problem.hint
     forced = ENGINE.model_copy(update={"dtype": "bfloat16"})
     assert look(folder, name, forced).result == "ok"
+
+
+def test_a_draft_model_of_its_own_may_have_another_number_type(folder: Path) -> None:
+    alone = ENGINE.model_copy(update={"speculative_algorithm": "STANDALONE"})
+    assert "dtype_mismatch" not in {
+        problem.reason for problem in look(folder, "broken/no-dtype", alone).verdict.problems
+    }
 
 
 def test_the_identity_is_that_of_the_fingerprint_and_changes_with_the_content(

@@ -395,7 +395,7 @@ BREAKS = (
         _set(draft_vocab_size=None),
     ),
     Break(
-        "no-dtype", None, "SGLang loads the drafter as float16",
+        "no-dtype", "dtype_mismatch", "",
         "float16 weights, hidden states of another type: expected mat1 and mat2 to have the same "
         "dtype, while the draft's graph is captured", "dies_capturing",
         _set(torch_dtype=None, dtype=None), seen="drafter-no-dtype",
