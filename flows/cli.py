@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -228,18 +226,20 @@ def demo() -> None:
     from infra.tracking import Tracker
 
     found = services.up(say)
-    words = "prefect deployment run eagle3-sweep/eagle3-sweep --watch"
-    say(f"\n$ {words}")
-    done = subprocess.run(
-        [sys.executable, "-m", *words.split()],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **found.env},
-    )
     os.environ.update(found.env)
+    from flows.demo import NAME, begin, follow  # Prefect reads its address as it is imported
+
+    say(f"\n$ prefect deployment run {NAME}")
+    flow_run = begin(found.prefect_ui, say)
+    try:
+        ended = follow(flow_run, say)
+    except (KeyboardInterrupt, Stopped):
+        say(f"the sweep goes on; to end it: prefect flow-run cancel {flow_run}")
+        raise typer.Exit(130) from None
+    say(f"{ended.state}\n")
     compare("rehearsal", None)
     say(f"\nPrefect  {found.prefect_ui}\nMLflow   {Tracker(found.mlflow).chart_link('rehearsal')}")
-    raise typer.Exit(done.returncode)
+    raise typer.Exit(0 if ended.completed else 1)
 
 
 def _stop(_number: int, _frame: object) -> NoReturn:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BARE = ("-S", "-E")
 
 
-def until(condition, within_s: float = 10.0) -> Any:
+def until(condition, within_s: float = 30.0) -> Any:
     """The first true value of a condition; fails the test if there is none in time."""
     end = time.monotonic() + within_s
     pause = threading.Event()
@@ -61,7 +61,7 @@ class Trial:
         """One poll, in this process: most tests wait often."""
         return json.loads(json.dumps(wait({"dir": str(self.path), "offset": offset, **more})))
 
-    def wait_over(self, within_s: float = 10.0) -> Any:
+    def wait_over(self, within_s: float = 30.0) -> Any:
         """The state once nothing happens any more."""
         seen: str | None = None
 
@@ -81,7 +81,7 @@ class Trial:
         def ended() -> Any:
             return self.wait(None, job=name, seen="-", timeout_s=0.0)["job"]["result"]
 
-        return until(ended, 20.0)
+        return until(ended, 60.0)
 
     def pid_in_log(self, word: str) -> Any:
         """The number after ``word=`` in the engine's log, once it is there."""
@@ -120,7 +120,7 @@ class AgentHost:
             capture_output=True,
             stdin=subprocess.DEVNULL,
             text=True,
-            timeout=20,
+            timeout=60,
             env={**os.environ, **(env or {})},
         )
 

@@ -86,7 +86,7 @@ class Server(NamedTuple):
         run = self.begin(ground, asked)
         return Run(self.ended(run), self.tasks(run), self.logs(run))
 
-    def ended(self, run: str, within_s: float = 60) -> Any:
+    def ended(self, run: str, within_s: float = 150) -> Any:
         """The flow run, once it has come to its end."""
 
         def over() -> Any:

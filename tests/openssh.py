@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from configs.host import HostKey
 
 LOOPBACK = "127.0.0.1"
-_BOUND_S = 10.0
+_BOUND_S = 30.0
 # As on Debian, but for nobody else: the options that root and other users need alike.
 _CONFIG = """
 ListenAddress {address}

@@ -40,7 +40,7 @@ T = TypeVar("T")
 TIME_SCALE = 4.0
 MEASURED = {"ok", "suspect"}
 """How a trial ends that was measured; on a busy machine the load client may come out suspect."""
-_BOUND_S = 40.0
+_BOUND_S = 120.0
 
 _OFF = "{kind: off}"
 _EAGLE3 = "{kind: eagle3, drafter: data/eagle3/%s, num_steps: 3, topk: 1, draft_tokens: 4}"

@@ -98,7 +98,7 @@ def serving() -> Iterator[Server]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield server
     finally:

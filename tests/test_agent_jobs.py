@@ -213,7 +213,7 @@ def test_a_job_outlives_the_call_that_started_it(host, trial):
 
 
 def test_programs_are_asked_side_by_side_and_the_first_fault_is_told():
-    arrived = threading.Barrier(2, timeout=10)
+    arrived = threading.Barrier(2, timeout=60)
 
     def meet(name: str) -> str:
         arrived.wait()  # each waits for the other: one after the other they would never meet

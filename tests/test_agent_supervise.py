@@ -91,7 +91,7 @@ def test_a_crash_is_recorded_and_told_at_once(trial, script, code):
     )
     died = time.monotonic()
     go.write_bytes(b"")
-    told, _ = poll.communicate(timeout=10)
+    told, _ = poll.communicate(timeout=60)
     heard = time.monotonic()
     state = trial.state
     assert (state["phase"], state["exit_code"]) == ("exited", code)
@@ -144,7 +144,7 @@ def test_simultaneous_launches_start_one_engine(host, trial):
     request = json.dumps({"dir": str(trial.path), "root": str(host.root)})
     words = [sys.executable, *BARE, str(host.agent), "supervise", request]
     calls = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(3)]
-    answers = [json.loads(call.communicate(timeout=20)[0]) for call in calls]
+    answers = [json.loads(call.communicate(timeout=60)[0]) for call in calls]
     assert sum(answer["ok"] for answer in answers) == 1
     engines = {json.dumps(answer["state"]["engine"]) for answer in answers}
     assert len(engines) == 1
@@ -277,6 +277,6 @@ def test_an_engine_that_ends_between_two_looks_keeps_its_exit_code():
         check=True,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
     assert done.stdout == "True -9\n"

@@ -83,7 +83,7 @@ def polling(trial: Trial, **request: Any) -> subprocess.Popen[bytes]:
 
 
 def answer_of(poll: subprocess.Popen[bytes]) -> Any:
-    return json.loads(poll.communicate(timeout=10)[0])
+    return json.loads(poll.communicate(timeout=60)[0])
 
 
 def test_a_wait_without_news_ends_with_its_time(trial):

@@ -151,7 +151,7 @@ def run(script: Path, **env: str) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
 
 
@@ -228,7 +228,7 @@ def test_any_word_reaches_the_engine_as_it_is(words: list[str]) -> None:
         input=launch_script(plan, words).encode(),
         check=True,
         capture_output=True,
-        timeout=20,
+        timeout=60,
     )
     assert done.stdout.decode() == "".join(f"{word}\0" for word in words) or (
         not words and done.stdout == b"\0"  # printf without words prints its form once
@@ -246,7 +246,7 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
             ["shellcheck", "--severity=warning", str(tmp_path / name)],
             check=False,
             capture_output=True,
-            timeout=20,
+            timeout=60,
         )
         assert done.stdout.decode() == ""
 

@@ -99,7 +99,7 @@ def test_one_message_in_the_morning_with_verdict_counts_and_links(
     night(server, ground, "told", 1)
     ended = server.ended(server.start("eagle3-morning/eagle3-morning", hours=2), _BOUND_S)
     assert ended["state_type"] == "COMPLETED"
-    (message,) = until(lambda: hook.about("told"), 30)
+    (message,) = until(lambda: hook.about("told"), 90)
     assert message["subject"] == "eagle3-sweep: told: Completed"
     assert "(1 ok)" in message["body"] or "(1 suspect)" in message["body"]
     assert f"run: {server.api.removesuffix('/api')}/runs/flow-run/" in message["body"]
@@ -119,11 +119,11 @@ def test_a_host_that_is_lost_is_told_at_once_and_a_fit_one_is_not(
     ended = server.ended(run, _BOUND_S)
     assert ended["state_type"] == "FAILED"
     assert ended["state"]["message"].startswith(f"not fit: {lost}")
-    (message,) = until(lambda: hook.about("lost"), 30)
+    (message,) = until(lambda: hook.about("lost"), 90)
     assert str(lost) in message["subject"]
     # Prefect sends logs in batches, the last one perhaps after the end.
-    until(lambda: "gpus: 8 of 8 GPUs free" in server.logs(run), 30)
-    until(lambda: "engine: sglang" in server.logs(run), 30)
+    until(lambda: "gpus: 8 of 8 GPUs free" in server.logs(run), 90)
+    until(lambda: "engine: sglang" in server.logs(run), 90)
 
 
 def test_the_secret_of_a_webhook_is_shown_nowhere(server: Server, hook: Received) -> None:
@@ -187,7 +187,7 @@ def test_a_run_whose_worker_died_with_it_is_ended_and_one_that_lives_is_not(
     ground.host_file(lease_s=300)
     ground.plant("target_weights", "hang", rank=3)
     run = server.begin(ground, sweeping.sweep("orphan", arms="tuned", silence_s=100))
-    until(lambda: sweeping.loads(ground.attempt("orphan")), 60)
+    until(lambda: sweeping.loads(ground.attempt("orphan")), 120)
     reap(server, slot_after_s=0)
     assert server.ask(f"flow_runs/{run}")["state_type"] == "RUNNING"
     assert server.ask("v2/concurrency_limits/host-box")["active_slots"] == 1
@@ -218,7 +218,7 @@ def test_a_night_whose_worker_is_gone_goes_on_where_it_stopped(
     wanted = {"sweep": str(file), "host": box(ground), "fresh": True}
     planned = datetime.now(UTC) - timedelta(hours=1)
     run = server.start(_OVERNIGHT, planned, start_within_h=4, **wanted)
-    until(lambda: sweeping.loads(ground.attempt(how)), 60)
+    until(lambda: sweeping.loads(ground.attempt(how)), 120)
     worker = (running("worker") or {})["pid"]
     if how == "stopped":
         os.kill(worker, signal.SIGTERM)

@@ -148,7 +148,7 @@ def test_hosts_free_themselves_if_their_controller_is_killed(two: Two) -> None:
         attempts = two.attempt("night")
         command.signal(signal.SIGKILL)
         command.ended()
-    until(two.empty, 25)
+    until(two.empty, 60)
     ended = [until(lambda at=attempt: _over(at)) for attempt in attempts]
     # The one whose lease ran out first takes the other's connection with it.
     assert {"lease_expired"} <= set(ended) <= {"lease_expired", "exited"}

@@ -55,7 +55,7 @@ def _failing(*wrong: int, of: Callable[[], Exception]) -> Callable[[Site], int]:
 
 
 def test_all_nodes_are_at_it_at_once_and_answer_by_rank(site: Site) -> None:
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
 
     def step(node: Site) -> str:
         together.wait()
@@ -91,13 +91,13 @@ def test_a_mistake_of_ours_stays_what_it_is(site: Site) -> None:
 
 
 def test_what_an_interrupted_step_starts_comes_before_what_ends_it(site: Site) -> None:
-    started, go, order = threading.Barrier(3, timeout=10), threading.Event(), []
+    started, go, order = threading.Barrier(3, timeout=60), threading.Event(), []
 
     def launch(node: Site) -> None:
         started.wait()
         if node.rank == 0:
             raise KeyboardInterrupt
-        go.wait(10)
+        go.wait(60)
         order.append(f"start {node.rank}")
 
     def end(node: Site) -> None:

@@ -30,7 +30,7 @@ def endpoint(tmp_path_factory):
 
 def ask(endpoint, path: str) -> tuple[int, list[bytes], list[float]]:
     """One request; its status, its events and when each was read."""
-    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=60)
     connection.request("POST", path, json.dumps({"prompt": "x", "text": "x", "stream": True}))
     answer = connection.getresponse()
     events, times = [], []
@@ -61,7 +61,7 @@ def test_every_dialect_tells_all_tokens_and_how_many_there_were(endpoint, path):
 
 
 def test_a_pace_with_an_unknown_key_is_refused(endpoint):
-    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=60)
     connection.request("POST", "/pace", '{"steps": 1}')
     assert connection.getresponse().status == 400
     connection.close()
@@ -118,7 +118,7 @@ def test_our_client_agrees_with_it_within_one_percent(endpoint, tmp_path):
 @pytest.mark.alone
 def test_a_request_that_it_could_not_read_at_once_counts_from_when_it_came(endpoint):
     endpoint.set_pace(Pace(step_s=0.002, first_s=0.3, first_spread_s=0, shortest=4, longest=4))
-    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=60)
     connection.connect()
     os.kill(endpoint.pid, signal.SIGSTOP)
     sent = time.monotonic()

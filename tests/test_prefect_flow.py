@@ -6,9 +6,12 @@ import json
 from itertools import combinations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from flows.demo import follow
 from flows.outcome import Counts
 from flows.runs import read_records
 from infra.store import read_json
@@ -62,6 +65,18 @@ def test_what_could_be_measured_completes_and_says_what_failed(partial: Run) -> 
     assert "(1 ok, 1 failed)" in state["message"]
 
 
+def test_whoever_follows_it_hears_of_every_trial_and_of_no_event(
+    partial: Run, server: Server
+) -> None:
+    said: list[str] = []
+    with temporary_settings({PREFECT_API_URL: server.api}):
+        ended = follow(UUID(partial.flow_run["id"]), said.append)
+    assert ended == (True, f"Partial: {partial.flow_run['state']['message']}")
+    assert [line for line in said if line.startswith("b01-base: ok")]
+    assert [line for line in said if line.startswith("b01-tuned: failed")]
+    assert len(said) < 20
+
+
 def test_the_run_folder_knows_the_page_of_its_flow_run(partial: Run, ground: Ground) -> None:
     (known,) = read_json(ground.latest("partial").path / "run.json")["prefect"]
     assert known["id"] == partial.flow_run["id"]
@@ -94,7 +109,7 @@ def test_a_cancelled_run_leaves_nothing(server: Server, ground: Ground) -> None:
     before = ground.source.read_bytes()
     ground.plant("target_weights", "hang", rank=3)
     run = server.begin(ground, sweeping.sweep("cancelled", arms="tuned", silence_s=60))
-    until(lambda: sweeping.loads(ground.attempt("cancelled")), 60)
+    until(lambda: sweeping.loads(ground.attempt("cancelled")), 150)
     server.cli("flow-run", "cancel", run)
     ended = server.ended(run)
     assert ended["state_type"] == "CANCELLED"

@@ -58,7 +58,7 @@ def post(engine: Engine, path: str, **body: Any) -> int:
     url = f"http://127.0.0.1:{engine.port}{path}"
     asked = urllib.request.Request(url, json.dumps(body).encode(), method="POST")
     try:
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -69,7 +69,7 @@ def once_recording(engine: Engine, what: Callable[[], Any]) -> threading.Thread:
     before = engine.log.count("Profiling starts.")
 
     def wait() -> None:
-        until(lambda: engine.log.count("Profiling starts.") > before, 20)
+        until(lambda: engine.log.count("Profiling starts.") > before, 60)
         what()
 
     return threading.Thread(target=wait)

@@ -108,7 +108,7 @@ def test_the_report_lies_in_the_run_folder_for_people_and_for_machines(two: Two)
 
 def test_who_compares_later_is_told_where_the_report_lies(ground: Ground, two: Two) -> None:
     with ground.command("compare", "two") as compare:
-        assert compare.process.wait(timeout=60) == 0, compare.text
+        assert compare.process.wait(timeout=120) == 0, compare.text
         assert f"report: {two.outcome.run.path}/report/report.html\n" in compare.text
 
 

@@ -140,7 +140,7 @@ def full_host(place: Path) -> str:
         failure = ground.tried(outcome, "b01-tuned", 1).record.failure
         assert failure is not None
         assert failure.failure_class == "disk_full", failure
-        until(ground.empty, 30)
+        until(ground.empty, 60)
         (ground.root / "filler").unlink()
         again = ground.run(short(**LONG))
         assert {record.status for record in again.records} <= sweeping.MEASURED
@@ -160,7 +160,7 @@ def full_host_before(place: Path) -> str:
         failure = ground.tried(outcome, "b01-tuned", 1).record.failure
         assert failure is not None
         assert failure.failure_class == "disk_full", failure
-        until(ground.empty, 30)
+        until(ground.empty, 60)
         (ground.root / "filler").unlink()
         again = ground.run(short())
         assert {record.status for record in again.records} <= sweeping.MEASURED

@@ -32,7 +32,7 @@ def lapses(ground: Ground, attempt: Path, died: float) -> float:
     """Waits until a host has freed itself; the seconds since its controller died."""
     until(ground.empty, _LEASE_S + _AFTER_S + _MARGIN_S)
     seconds = time.monotonic() - died
-    until(lambda: json.loads((attempt / "state.json").read_text())["phase"] == "stopped", 20)
+    until(lambda: json.loads((attempt / "state.json").read_text())["phase"] == "stopped", 60)
     state = json.loads((attempt / "state.json").read_text())
     assert state["end_reason"] == "lease_expired", state
     return seconds
