@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from configs.layers import engine_of
 from flows.arrival import claim_place, look_again, look_around
+from flows.done import done_line, done_of
 from flows.halting import Halt
 from flows.noting import NotingRunner
 from flows.outcome import begin, conclude
@@ -200,9 +201,7 @@ class Conductor:
             peer_secrets={node.host.name: self._secrets[node.host.name] for node in site.peers},
         )
         record = run_trial(site, orders, runner)
-        failure = record.failure
-        detail = f" ({failure.stage}: {failure.failure_class})" if failure else ""
-        hands.say(f"{trial.id}: {record.status}{detail}")
+        hands.say(done_line(done_of(record)))
         if hands.tracker is not None:
             self._publish(keep, hands.tracker, runner)
         return record

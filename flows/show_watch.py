@@ -9,12 +9,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from tasks.spans import span
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from flows.watched import Doing, Done, View
+    from flows.done import Done
+    from flows.watched import Doing, View
     from tasks.smi_csv import GpuRow
 
 _COLOUR = {"ok": "green", "suspect": "yellow", "failed": "red", "skipped": "dim"}
@@ -66,15 +69,6 @@ def _left(seconds: float | None) -> str:
         if seconds is None
         else f"about {span(seconds)} left"
     )
-
-
-def span(seconds: float) -> str:
-    """A length of time for people."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
 
 
 def _trials(view: View, room: int) -> Table:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from flows.blocks import read_note
+from flows.done import Done, done_of, seconds_of
 from flows.runs import read_run_plan, read_run_sweep
 from infra.store import read_json
 from tasks.live import Live, LiveLog
@@ -18,19 +19,6 @@ if TYPE_CHECKING:
     from infra.store import RunFolder, TrialFolder
 
 _MOST_AT_ONCE = 4 << 20  # of a log that somebody begins to watch late
-
-
-class Done(NamedTuple):
-    """A trial that has its record."""
-
-    trial: str
-    status: str
-    note: str
-    """Failure class, the names of its findings, or why it was skipped."""
-    tok_s: float | None
-    """Output tokens per second at its largest concurrency."""
-    accept_length: float | None
-    seconds: float
 
 
 class Doing(NamedTuple):
@@ -107,7 +95,7 @@ class Watched:
             run=self._run.id,
             question=self._sweep.question,
             planned=len(self._trials),
-            done=tuple(map(_done, done)),
+            done=tuple(map(done_of, done)),
             doing=doing,
             waiting=waiting,
             conductor=conductor,
@@ -138,31 +126,9 @@ class Watched:
         return log.now()
 
 
-def _done(record: TrialRecord) -> Done:
-    most = max(record.measurements, key=lambda one: one.concurrency, default=None)
-    note = ", ".join(f.name for f in record.findings if f.tolerated is None)
-    if record.status == "skipped":
-        note = "; ".join(record.notes)
-    if record.failure is not None:
-        note = f"{record.failure.stage}: {record.failure.failure_class}"
-    return Done(
-        record.trial,
-        record.status,
-        note,
-        most.output_tok_s if most else None,
-        most.accept_length if most else None,
-        _took(record),
-    )
-
-
-def _took(record: TrialRecord) -> float:
-    began, ended = map(datetime.fromisoformat, (record.started_at, record.ended_at))
-    return (ended - began).total_seconds()
-
-
 def _left(done: list[TrialRecord], waiting: int, doing: int) -> float | None:
     """By the median trial that was measured; what those in flight have used is not known exactly."""
-    took = [_took(record) for record in done if record.status in {"ok", "suspect"}]
+    took = [seconds_of(record) for record in done if record.status in {"ok", "suspect"}]
     if not took:
         return None
     return statistics.median(took) * (waiting / max(doing, 1) + (0.5 if doing else 0))

@@ -217,7 +217,7 @@ def test_the_papers_hold_examples_of_hosts_and_sweeps():
 
 def test_the_readme_spells_both_ways_to_run_the_deployment():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "prefect deployment run eagle3-sweep/eagle3-sweep --watch" in text
+    assert "prefect deployment run eagle3-sweep/eagle3-sweep\n" in text
     assert "prefect deployment run eagle3-sweep/eagle3-sweep -p sweep=my-question" in text
     spelt = re.findall(r"prefect deployment run (\S+)", text)
     assert set(spelt) == {"eagle3-sweep/eagle3-sweep"}

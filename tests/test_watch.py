@@ -12,16 +12,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.done import Done, done_line, done_of
 from flows.noting import NotingRunner
 from flows.question import pose
 from flows.runs import open_run
-from flows.show_watch import span, view_text
+from flows.show_watch import view_text
 from flows.stages import PlainRunner
-from flows.watched import Doing, Done, View, Watched
+from flows.watched import Doing, View, Watched
 from infra.store import Store, read_json, write_text
 from tasks.live import Live, LiveLog
 from tests import sweeping
-from tests.builders import measurement, record
+from tests.builders import failure, measurement, record
 
 REAL = Path(__file__).parent / "fixtures"
 
@@ -57,7 +58,15 @@ def test_a_probe_shows_the_engine_s_own_speed_and_acceptance():
 
 def test_no_line_is_wider_than_eighty_columns_nor_the_page_higher_than_the_terminal():
     done = tuple(
-        Done(f"b{n:02d}-aq-medai-steps-3-topk-4", "suspect", "looping_outputs, " * 9, 1e5, 3.2, 4e3)
+        Done(
+            f"b{n:02d}-aq-medai-steps-3-topk-4",
+            "suspect",
+            "looping_outputs, " * 9,
+            8,
+            1e5,
+            3.2,
+            4e3,
+        )
         for n in range(200)
     )
     full = view(planned=400, done=done, doing=doing("probe:load", "x" * 200), left_s=123_456.0)
@@ -66,6 +75,19 @@ def test_no_line_is_wider_than_eighty_columns_nor_the_page_higher_than_the_termi
     assert len(lines) <= 24
     assert any("before)" in line for line in lines)
     assert "200 of 400 trials: 200 suspect; about 34 h 18 min left" in lines[1]
+
+
+def test_a_trial_that_is_over_is_a_line_with_its_figures():
+    fast = measurement(concurrency=64, output_tok_s=2094.4, accept_length=2.614)
+    good = record("tuned", measurements=(measurement(), fast))
+    assert done_line(done_of(good)) == (
+        "b01-tuned: ok, 2,094.4 tokens/s at 64 users, accept length 2.61, 20 min"
+    )
+    alone = record("base", measurements=(measurement(concurrency=1, output_tok_s=63.6),))
+    assert done_line(done_of(alone)) == "b01-base: ok, 63.6 tokens/s at 1 user, 20 min"
+    known = failure(stage="launch", failure_class="gpu_oom")
+    bad = record("tuned", measurements=(), status="failed", failure=known)
+    assert done_line(done_of(bad)) == "b01-tuned: failed (launch: gpu_oom), 20 min"
 
 
 def test_each_of_several_hosts_has_its_row_and_its_line():
@@ -81,16 +103,11 @@ def test_each_of_several_hosts_has_its_row_and_its_line():
 
 def test_a_run_that_nobody_works_on_says_so():
     assert "nobody works on it here" in printed(view(conductor=None))
-    over = view(planned=1, waiting=(), conductor=None, done=(Done("b", "ok", "", 1.0, 1.0, 5.0),))
+    over = view(
+        planned=1, waiting=(), conductor=None, done=(Done("b", "ok", "", 1, 1.0, 1.0, 5.0),)
+    )
     assert "1 of 1 trials: 1 ok" in printed(over)
     assert "nobody" not in printed(over)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (29.6, "30 s"), (90, "2 min"), (3600, "1 h 00 min")]
-)
-def test_spans_are_short(seconds, text):
-    assert span(seconds) == text
 
 
 def test_a_real_log_cut_anywhere_gives_the_last_figures():
