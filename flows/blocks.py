@@ -41,7 +41,7 @@ class Note(Value):
     cut_off: tuple[str, ...] = ()
     """Markers of attempts that could not tear down."""
     began: datetime | None = None
-    """When the present process began."""
+    """When the sweep did: the flow run that conducts it, which may have gone on after a crash."""
 
     def is_over(self, block: int) -> bool:
         """Whether nobody need look at a block any more."""
@@ -63,19 +63,22 @@ class Blocks:
         self._blocks = blocks_of(plan.trials)
         self._classes = classes
 
-    def begin(self, whole: Sequence[int], cut_off: Sequence[str]) -> None:
+    def begin(
+        self, whole: Sequence[int], cut_off: Sequence[str], began: datetime | None = None
+    ) -> None:
         """A process goes on with the run: every block is looked at again, by the place that has it.
 
         Args:
             whole: See :class:`Note`.
             cut_off: See :class:`Note`.
+            began: See :class:`Note`; None: now.
         """
         self._change(
             lambda note: Note(
                 taken=note.taken,
                 whole=tuple(whole),
                 cut_off=tuple(cut_off),
-                began=datetime.now(UTC),
+                began=began or datetime.now(UTC),
             )
         )
 

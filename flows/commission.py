@@ -90,7 +90,8 @@ def _alone(asked: Commission) -> Outcome:
         with asked.run(question) as run:
             bar = SweepBar(run)
             hands = asked.hands._replace(shown=bar.show)
-            outcome = Conductor(question, run, hands, asked.budget(question, run)).conduct()
+            budget, began = asked.budget(question, run), began_at(run, asked.flow_run)
+            outcome = Conductor(question, run, hands, budget, began=began).conduct()
             bar.show_now()
     return outcome
 
@@ -107,7 +108,8 @@ def _together(asked: Commission) -> Outcome:
         budget = asked.budget(question, run)
         cut_off = begin(question, run, hands, budget)
         blocks = Blocks(run, question.plan, classes_of(question))
-        blocks.begin(whole_blocks(question, read_records(run)), cut_off)
+        whole = whole_blocks(question, read_records(run))
+        blocks.begin(whole, cut_off, began_at(run, flow_run))
         bar = SweepBar(run)
         Pool(
             Work(question, run, hands._replace(shown=bar.show), budget),

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from configs.sweep import Until
+from flows.blocks import Blocks, classes_of
 from flows.budget import budget_of
 from flows.going_on import at_work
+from flows.halting import Halt
 from flows.question import pose
 from flows.runs import began_at, open_run
 from flows.schedules import too_late
@@ -61,6 +64,21 @@ def test_its_deadline_is_that_of_its_first_begin_and_not_the_next_days(store: St
     assert again is not None
     assert "which is over" not in (fresh.why_not(posed().plan.trials[0], {}) or "")
     assert "which is over" in (again.why_not(posed().plan.trials[0], {}) or "")
+
+
+def test_its_hours_count_from_its_first_begin_for_every_lane(store: Store) -> None:
+    until = Until(max_blocks=3, min_blocks=2, hours=8)
+    asked = sweeping.sweep("night", patches="", blocks=3).model_copy(update={"until": until})
+    question = pose(asked, "rehearsal")
+    began = datetime.now(UTC) - timedelta(hours=9)
+    trial = question.plan.trials[0]
+    with open_run(store, question, flow_run="night-1") as run:
+        lanes = Blocks(run, question.plan, classes_of(question))
+        lanes.begin([], [], began)
+        assert lanes.note().began == began
+        assert Halt(question, lanes.note().began).why(trial, {}) == "the 8 hours are over"
+        lanes.begin([], [])
+        assert Halt(question, lanes.note().began).why(trial, {}) is None
 
 
 def test_it_is_not_begun_again_while_a_part_of_it_is_at_work(store: Store) -> None:
