@@ -100,7 +100,7 @@ def test_every_section_of_the_markdown_is_in_the_page_with_an_anchor(real):
     _, markdown, read = real
     wanted = [line[3:] for line in markdown.splitlines() if line.startswith("## ")]
     assert read.texts["h2"] == wanted
-    assert len(wanted) == 11
+    assert len(wanted) == 10
     anchors = [attributes["id"] for tag, attributes in read.tags if tag in {"h2", "h3"}]
     assert len(anchors) == len(set(anchors))
     links = [attributes["href"] for tag, attributes in read.tags if tag == "a"]
