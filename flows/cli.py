@@ -230,7 +230,7 @@ def demo() -> None:
     from flows.demo import NAME, begin, follow  # Prefect reads its address as it is imported
 
     say(f"\n$ prefect deployment run {NAME}")
-    flow_run = begin(found.prefect_ui, say)
+    flow_run = begin(say)
     try:
         ended = follow(flow_run, say)
     except (KeyboardInterrupt, Stopped):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.sorting import LogSort
+from prefect.utilities.urls import url_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +29,12 @@ class Ended(NamedTuple):
     """The state's name, and its message where it has one."""
 
 
-def begin(ui: str, say: Callable[[str], None]) -> UUID:
+def begin(say: Callable[[str], None]) -> UUID:
     """Starts the main job, as ``prefect deployment run`` would; says where it is looked at."""
     with get_client(sync_client=True) as client:
         deployment = client.read_deployment_by_name(NAME)
         run = client.create_flow_run_from_deployment(deployment.id)
-    say(f"{ui}/runs/flow-run/{run.id}\n")
+    say(f"{url_for('flow-run', obj_id=run.id)}\n")
     return run.id
 
 

@@ -61,7 +61,7 @@ class Work(NamedTuple):
     """Says what there is time for; None: for everything."""
 
 
-class Done(NamedTuple):
+class Worked(NamedTuple):
     """What a lane did."""
 
     blocks: int
@@ -74,7 +74,7 @@ class _PlaceLost(Exception):
     """Raised between two trials, so that what the place holds is let go on the way out."""
 
 
-def work_lane(work: Work, place: str, between: Callable[[], None]) -> Done:
+def work_lane(work: Work, place: str, between: Callable[[], None]) -> Worked:
     """Takes block after block for one place until none is left for it, or until it is lost.
 
     Args:
@@ -107,8 +107,8 @@ def work_lane(work: Work, place: str, between: Callable[[], None]) -> Done:
         conductor.work(trials())
     except (_PlaceLost, *_OF_THE_PLACE) as error:
         blocks.lose(place, str(error))
-        return Done(done, str(error))
-    return Done(done, None)
+        return Worked(done, str(error))
+    return Worked(done, None)
 
 
 def _lost_with(record: TrialRecord | None) -> str | None:
