@@ -233,7 +233,7 @@ def demo() -> None:
     flow_run = begin(say)
     try:
         ended = follow(flow_run, say)
-    except (KeyboardInterrupt, Stopped):
+    except KeyboardInterrupt:
         say(f"the sweep goes on; to end it: prefect flow-run cancel {flow_run}")
         raise typer.Exit(130) from None
     say(f"{ended.state}\n")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group
 from rich.live import Live
+from rich.text import Text
 
 from configs.host import Host
 from configs.nodes import nodes_of
@@ -19,7 +22,7 @@ from infra.store import read_json
 from tasks.smi_csv import QUERY_GPU, read_gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flows.watched import View
     from infra.host_agent import HostAgent
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from tasks.smi_csv import GpuRow
 
 _PAUSE_S = 1.0
+_BEGIN_S = 60.0
+_WAITS = "Nobody works on it. Waiting a minute for a run to begin; Ctrl-C ends."
 _GPUS_S = 15.0
 _PATIENCE_S = 1.0
 _SMI = ["nvidia-smi", f"--query-gpu={','.join(QUERY_GPU)}", "--format=csv,noheader,nounits"]
@@ -44,21 +49,56 @@ def watch(
 ) -> None:
     """Watch a run as it goes: trials, stage, load, tokens per second, time left."""
     folder = find_run(sweep, run_number)
-    if not (folder.path / "plan.json").exists():
+    if not _is_made(folder):
         mistake(f"{folder.id} is just being made: ask again in a moment")
-    watched, cards = Watched(folder), _Cards(folder) if gpus else None
     if once or not console.is_terminal:
+        watched, cards = _eyes(folder, gpus=gpus)
         view = watched.look()
         console.print(view_text(view, _ROOM, cards.look(view) if cards else {}))
         return
+    until = time.monotonic() + (_BEGIN_S if run_number is None else 0)
+    with suppress(KeyboardInterrupt):  # it only looked: nothing was stopped
+        _follow(folder, lambda: find_run(sweep, None), until, gpus=gpus)
+
+
+def _follow(
+    folder: RunFolder, latest: Callable[[], RunFolder], until: float, *, gpus: bool
+) -> None:
+    """Shows a run until nobody works on it; before that, waits for one to begin.
+
+    A run that was asked for a moment ago is not there yet: its worker takes some seconds.
+
+    Args:
+        folder: The run.
+        latest: The sweep's latest one, which may be another by then.
+        until: Monotonic seconds until which it is waited for.
+        gpus: Whether the hosts' cards are looked at.
+    """
+    watched, cards = _eyes(folder, gpus=gpus)
+    begun = False
     with Live(console=console, auto_refresh=False) as shown:
         while True:
             view = watched.look()
-            now = cards.look(view) if cards else {}
-            shown.update(view_text(view, console.size.height, now), refresh=True)
-            if view.conductor is None or len(view.done) == view.planned:
+            goes = view.conductor is not None and len(view.done) < view.planned
+            begun = begun or goes
+            waits = not begun and time.monotonic() < until
+            text = view_text(view, console.size.height - waits, cards.look(view) if cards else {})
+            shown.update(Group(text, Text(_WAITS)) if waits else text, refresh=True)
+            if not goes and not waits:
                 return
             time.sleep(_PAUSE_S)
+            newer = latest() if waits else folder
+            if newer.path != folder.path and _is_made(newer):
+                folder = newer
+                watched, cards = _eyes(folder, gpus=gpus)
+
+
+def _is_made(folder: RunFolder) -> bool:
+    return (folder.path / "plan.json").exists()
+
+
+def _eyes(folder: RunFolder, *, gpus: bool) -> tuple[Watched, _Cards | None]:
+    return Watched(folder), _Cards(folder) if gpus else None
 
 
 class _Cards:

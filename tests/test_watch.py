@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,12 @@ from flows.question import pose
 from flows.runs import open_run
 from flows.show_watch import view_text
 from flows.stages import PlainRunner
+from flows.watch import watch
 from flows.watched import Doing, View, Watched
 from infra.store import Store, read_json, write_text
 from tasks.live import Live, LiveLog
 from tests import sweeping
+from tests.agent_host import until
 from tests.builders import failure, measurement, record
 
 REAL = Path(__file__).parent / "fixtures"
@@ -198,6 +203,57 @@ def test_a_run_that_is_just_being_made_says_so(tmp_path, monkeypatch):
     said = CliRunner().invoke(app, ["watch", "new"])
     assert said.exit_code == 2
     assert "new-0001 is just being made" in said.stderr
+
+
+def test_a_run_that_was_asked_for_a_moment_ago_is_waited_for(tmp_path, monkeypatch):
+    """Prefect's worker takes seconds to begin; until then the latest run is the one before."""
+    monkeypatch.setenv("EAGLE3_HOME", str(tmp_path))
+    out = io.StringIO()
+    monkeypatch.setattr("flows.watch.console", Console(file=out, force_terminal=True, width=80))
+    monkeypatch.setattr("flows.watch._PAUSE_S", 0.01)
+    question = pose(sweeping.sweep("night", arms="base", patches=""), "rehearsal")
+
+    def end(folder) -> None:
+        made = record("base", 1).model_copy(update={"trial": question.plan.trials[0].id})
+        write_text(folder.next_attempt(made.trial).record, made.model_dump_json())
+
+    with open_run(Store(tmp_path / "runs"), question) as before:
+        end(before)
+    watching = threading.Thread(target=lambda: watch("night", run_number=None))
+    watching.start()
+    until(lambda: "Waiting a minute for a run to begin" in out.getvalue())
+    with open_run(Store(tmp_path / "runs"), question, fresh=True) as now:
+        until(lambda: "night-0002" in out.getvalue())
+        assert watching.is_alive()
+        end(now)
+        watching.join(30)
+    assert not watching.is_alive()
+    assert out.getvalue().rstrip().rfind("Waiting") < out.getvalue().rfind("night-0002")
+
+
+def test_a_run_that_is_named_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("EAGLE3_HOME", str(tmp_path))
+    out = io.StringIO()
+    monkeypatch.setattr("flows.watch.console", Console(file=out, force_terminal=True, width=80))
+    question = pose(sweeping.sweep("night", arms="base", patches=""), "rehearsal")
+    with open_run(Store(tmp_path / "runs"), question) as run:
+        told = read_json(run.path / "run.json")
+    write_text(run.path / "run.json", json.dumps({**told, "pid": None}))
+    watch("night", run_number=1)
+    assert "nobody works on it here" in out.getvalue()
+    assert "Waiting" not in out.getvalue()
+
+
+def test_ctrl_c_ends_the_watching_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("EAGLE3_HOME", str(tmp_path))
+    out = io.StringIO()
+    monkeypatch.setattr("flows.watch.console", Console(file=out, force_terminal=True, width=80))
+    monkeypatch.setattr("flows.watch._PAUSE_S", 60.0)
+    question = pose(sweeping.sweep("night", arms="base", patches=""), "rehearsal")
+    with open_run(Store(tmp_path / "runs"), question):
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        watch("night")
+    assert "0 of 1 trials" in out.getvalue()
 
 
 def test_a_real_sweep_is_watched_while_it_probes(tmp_path):
