@@ -250,10 +250,16 @@ def test_ctrl_c_ends_the_watching_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("flows.watch.console", Console(file=out, force_terminal=True, width=80))
     monkeypatch.setattr("flows.watch._PAUSE_S", 60.0)
     question = pose(sweeping.sweep("night", arms="base", patches=""), "rehearsal")
+
+    def interrupt() -> None:
+        until(lambda: "0 of 1 trials" in out.getvalue())
+        os.kill(os.getpid(), signal.SIGINT)
+
     with open_run(Store(tmp_path / "runs"), question):
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        somebody = threading.Thread(target=interrupt)
+        somebody.start()
         watch("night")
-    assert "0 of 1 trials" in out.getvalue()
+        somebody.join()
 
 
 def test_a_real_sweep_is_watched_while_it_probes(tmp_path):
