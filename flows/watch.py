@@ -89,12 +89,12 @@ def _follow(
             time.sleep(_PAUSE_S)
             newer = latest() if waits else folder
             if newer.path != folder.path and _is_made(newer):
-                folder = newer
+                folder, begun = newer, True
                 watched, cards = _eyes(folder, gpus=gpus)
 
 
 def _is_made(folder: RunFolder) -> bool:
-    return (folder.path / "plan.json").exists()
+    return (folder.path / "run.json").exists()  # the last that is written as a run begins
 
 
 def _eyes(folder: RunFolder, *, gpus: bool) -> tuple[Watched, _Cards | None]:
