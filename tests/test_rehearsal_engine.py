@@ -138,9 +138,10 @@ def test_unpatched_target_dies_of_the_missing_hook(host):
         "AttributeError: 'KimiK25ForConditionalGeneration' object has no attribute "
         "'set_eagle3_layers_to_capture'" in engine.log
     )
-    assert engine.log.count("Scheduler hit an exception: Traceback") == 8
-    first_death = engine.log.index(" TP0] Scheduler hit an exception")
-    assert engine.log.index("Capture cuda graph bs [") < first_death
+    # Eight as a rule; whoever is behind when the first rank dies goes with it, unheard.
+    deaths = list(re.finditer(r" TP\d\] Scheduler hit an exception: Traceback", engine.log))
+    assert 1 <= len(deaths) <= 8
+    assert engine.log.index("Capture cuda graph bs [") < deaths[0].start()
     assert engine.log.rstrip().endswith(
         "Received sigquit from a child process. It usually means the child failed."
     )
@@ -152,7 +153,8 @@ def test_half_patched_target_dies_of_the_next_hook(host):
     with Engine(host, *eagle3()) as engine:
         assert engine.ended() == 137
     assert "has no attribute 'get_embed_and_head'" in engine.log
-    assert engine.log.count("Load weight end.") == 16
+    # Of target and drafter; whoever is behind when the first rank dies goes with it.
+    assert 8 < engine.log.count("Load weight end.") <= 16
 
 
 def test_broken_patch_leaves_an_unknown_architecture(host):
