@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -219,13 +220,7 @@ def test_a_night_whose_worker_is_gone_goes_on_where_it_stopped(
     planned = datetime.now(UTC) - timedelta(hours=1)
     run = server.start(_OVERNIGHT, planned, start_within_h=4, **wanted)
     until(lambda: sweeping.loads(ground.attempt(how)), 120)
-    worker = (running("worker") or {})["pid"]
-    if how == "stopped":
-        os.kill(worker, signal.SIGTERM)
-    else:
-        for pid in worker, flow_pid(ground, how):
-            os.kill(pid, signal.SIGKILL)
-    until(lambda: running("worker") is None, 60)
+    end_worker([(running("worker") or {})["pid"], flow_pid(ground, how)], how)
     # Were it a first begin, it would be too late for it now.
     with temporary_settings({PREFECT_API_URL: server.api}), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(run), parameters={**wanted, "start_within_h": 0.5})
@@ -240,6 +235,20 @@ def test_a_night_whose_worker_is_gone_goes_on_where_it_stopped(
     ]
     assert (folder.path / "report" / "report.html").is_file()
     assert ground.empty()
+
+
+def end_worker(pids: list[int], how: str) -> None:
+    """As a crash does, or as systemd stops it: a signal, and an end to all of it if that is lost.
+
+    Prefect's worker may lose one on a busy machine: it says that it got it, and works on (3.9.1).
+    """
+    if how == "stopped":
+        os.kill(pids[0], signal.SIGTERM)
+        with suppress(AssertionError):
+            until(lambda: running("worker") is None, 10)
+    for pid in pids if running("worker") is not None else ():
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: running("worker") is None, 60)
 
 
 def flow_pid(ground: Ground, sweep: str) -> int:
