@@ -11,6 +11,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from configs.host_classes import place_classes
 from configs.plan import blocks_of
 from configs.values import Value
 from infra.run_locks import turn
@@ -163,7 +164,4 @@ def read_note(run: RunFolder) -> Note:
 
 def classes_of(question: Question) -> dict[str, str]:
     """Place -> its host class, which its leading node says."""
-    return {
-        place: question.nodes(place)[0].host_class
-        for place in dict.fromkeys(trial.host for trial in question.plan.trials)
-    }
+    return place_classes(question.plan.trials, question.hosts)

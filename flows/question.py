@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.host_classes import unlike_hosts
 from configs.nodes import node_problems, nodes_of, place_name
 from configs.plan import Plan, duplicate_intents, hash_of, make_plan
 from configs.problems import ConfigError, Problem
@@ -86,6 +87,7 @@ def pose(
     contents |= {f"host:{name}": hash_of(_what_counts(of)) for name, of in hosts.items()}
     plan = make_plan(asked, contents)
     said = [f"{w.where}: {w.message}" for w in warnings(asked)]
+    said += unlike_hosts(plan.trials, hosts)
     said += [
         f"{a} and {b} ask for exactly the same: their difference is noise"
         for a, b in duplicate_intents(plan.trials)

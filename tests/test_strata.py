@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from rich.console import Console
 
+from configs.host_classes import unlike_hosts
+from configs.plan import make_plan
 from configs.problems import ConfigError
+from configs.read import read_host
 from flows.exporting import _one_class
 from flows.show import verdicts_text
 from infra.store import RunFolder, write_text
@@ -53,6 +56,19 @@ def test_the_smaller_class_is_not_refused():
     assert [one.refusals for one in found] == [(), ()]
     assert {one.classes for one in found} == {("8x-b200", "8x-h200")}
     assert [{c.verdict for c in one.cells} for one in found] == [{"better"}, {"worse"}]
+
+
+def test_the_plan_says_how_few_blocks_each_class_has():
+    asked = sweep(("blocks: 2", "blocks: 4"), ("hosts: [box]", "hosts: [one, two, old]"))
+    box = read_host("rehearsal")
+    new, old = (box.model_copy(update={"host_class": name}) for name in ("8x-b200", "8x-h200"))
+    known = {"one": new, "two": new, "old": old}
+    (said,) = unlike_hosts(make_plan(asked).trials, known)
+    assert said == (
+        "hosts: of 2 classes, each compared for itself: 8x-b200 (one, two) in 3 blocks; "
+        "8x-h200 (old) in 1 block, which gives no interval"
+    )
+    assert unlike_hosts(make_plan(asked).trials, known | {"old": new}) == []
 
 
 def test_each_class_says_what_it_would_say_alone():
