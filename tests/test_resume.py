@@ -103,7 +103,8 @@ def test_fresh_forgets_on_purpose(ground: Ground) -> None:
     assert outcome.run.path != before.path
     assert not outcome.skipped
     (record,) = outcome.records
-    assert record.attempt == 1
+    first = ground.tried(outcome, record.trial, 1).record  # of which there may be a second
+    assert first.status in sweeping.MEASURED
 
 
 def test_another_probe_or_patch_is_another_plan_and_another_run(ground: Ground) -> None:

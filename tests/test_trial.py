@@ -44,7 +44,7 @@ def two(ground: Ground) -> Two:
 
 def test_a_trial_leaves_a_whole_record(two: Two) -> None:
     record = two.tuned.record
-    assert record.status == "ok", (record.failure, record.findings)
+    assert record.status in sweeping.MEASURED, (record.failure, record.findings)
     assert two.tuned.stages == _STAGES
     assert all(stage.outcome == "done" and stage.seconds > 0 for stage in record.stages)
     (measured,) = record.measurements
