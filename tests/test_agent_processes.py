@@ -43,6 +43,7 @@ def test_an_environment_that_a_title_overwrote_is_blank(raw, blank):
     assert processes.parse_environment(raw) == Environment(None, blank=blank)
 
 
+@pytest.mark.alone
 def test_a_process_whose_environment_hangs_holds_up_nobody(monkeypatch):
     hang, real = threading.Event(), processes._environment
 

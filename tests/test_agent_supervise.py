@@ -73,6 +73,7 @@ def test_signals_that_the_caller_ignores_reach_the_engine(host, trial):
     assert "SIG_IGN" not in log
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", -9)])
 def test_a_crash_is_recorded_and_told_at_once(trial, script, code):
     go = trial.path / "go"

@@ -86,6 +86,7 @@ def answer_of(poll: subprocess.Popen[bytes]) -> Any:
     return json.loads(poll.communicate(timeout=60)[0])
 
 
+@pytest.mark.alone
 def test_a_wait_without_news_ends_with_its_time(trial):
     seen = trial.wait(0)["seen"]
     began = time.monotonic()
@@ -94,6 +95,7 @@ def test_a_wait_without_news_ends_with_its_time(trial):
     assert answer["seen"] == seen
 
 
+@pytest.mark.alone
 def test_growth_ends_the_wait(trial):
     seen = trial.wait(0)["seen"]
     poll = polling(trial, offset=0, seen=seen, timeout_s=2.0)
@@ -103,6 +105,7 @@ def test_growth_ends_the_wait(trial):
     assert time.monotonic() - began < 1.5
 
 
+@pytest.mark.alone
 def test_quiet_waits_gather_the_log_but_not_the_end(trial):
     seen = trial.wait(0)["seen"]
     (trial.path / "server.log").write_bytes(b"x")
@@ -123,6 +126,7 @@ def test_the_answer_comes_as_one_line_of_json(host, trial):
     assert json.loads(done.stdout)["ok"] is True
 
 
+@pytest.mark.alone
 def test_nothing_seen_means_everything_is_news(trial):
     began = time.monotonic()
     trial.wait(0, timeout_s=2.0)
@@ -283,6 +287,7 @@ def begin(trial: Trial, **request: Any) -> Any:
     return trial.host.call("wait", **request)
 
 
+@pytest.mark.alone
 def test_one_poll_begins_a_job_and_brings_its_end(trial):
     began = time.monotonic()
     answer = begin(trial)
@@ -290,6 +295,7 @@ def test_one_poll_begins_a_job_and_brings_its_end(trial):
     assert time.monotonic() - began < 1.9
 
 
+@pytest.mark.alone
 def test_a_job_that_is_over_already_is_told_at_once(trial):
     first = begin(trial)["job"]
     began = time.monotonic()

@@ -223,7 +223,7 @@ def test_ten_thousand_trials_are_planned_in_under_a_second():
     }
     tree["blocks"] = 10
     asked = parse_sweep(json.dumps(tree), "f")
-    start = time.perf_counter()
+    start = time.process_time()
     plan = make_plan(asked)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert len({trial.id for trial in plan.trials}) == 10_000

@@ -256,6 +256,7 @@ def test_an_experiment_that_was_deleted_in_the_ui_is_brought_back(real):
     assert night.publish(entry(experiment=name))
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_server_that_is_down_costs_seconds_not_the_night(monkeypatch):
