@@ -255,11 +255,16 @@ def test_ctrl_c_ends_the_watching_alone(tmp_path, monkeypatch):
         until(lambda: "0 of 1 trials" in out.getvalue())
         os.kill(os.getpid(), signal.SIGINT)
 
-    with open_run(Store(tmp_path / "runs"), question):
-        somebody = threading.Thread(target=interrupt)
-        somebody.start()
-        watch("night")
-        somebody.join()
+    somebody = threading.Thread(target=interrupt)
+    # Whoever is started in the background has it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with open_run(Store(tmp_path / "runs"), question):
+            somebody.start()
+            watch("night")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    somebody.join()
 
 
 def test_a_real_sweep_is_watched_while_it_probes(tmp_path):
