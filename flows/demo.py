@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 NAME: Final = "eagle3-sweep/eagle3-sweep"
 _PAUSE_S: Final = 1.0
 _PAGE: Final = 200  # logs that Prefect gives at once
+# What a flow run logs is sent in batches, and comes up to some seconds after the state that it ends
+# in (seen in 3.9.1). This is the last line; of a run that crashed it never comes.
+_LAST: Final = "Finished in state "
+_LATE_S: Final = 10.0
 
 
 class Ended(NamedTuple):
@@ -45,16 +50,23 @@ def follow(run: UUID, say: Callable[[str], None]) -> Ended:
     for sixteen trials.
     """
     seen: set[UUID] = set()
+    heard_all, until = False, math.inf
     with get_client(sync_client=True) as client:
         while True:
             state = client.read_flow_run(run).state
             for line in _lines(client, run):
-                if line.id not in seen and line.task_run_id is None:
-                    say(line.message)
+                if line.id in seen or line.task_run_id is not None:
+                    continue
                 seen.add(line.id)
+                if line.message.startswith(_LAST):
+                    heard_all = True
+                else:
+                    say(line.message)
             if state is not None and state.is_final():
-                said = ": ".join(part for part in (state.name, state.message) if part)
-                return Ended(state.is_completed(), said)
+                until = min(until, time.monotonic() + _LATE_S)
+                if heard_all or time.monotonic() >= until:
+                    said = ": ".join(part for part in (state.name, state.message) if part)
+                    return Ended(state.is_completed(), said)
             time.sleep(_PAUSE_S)
 
 

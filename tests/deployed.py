@@ -84,7 +84,10 @@ class Server(NamedTuple):
     def sweep(self, ground: Ground, asked: Sweep) -> Run:
         """A sweep from its start to its end."""
         run = self.begin(ground, asked)
-        return Run(self.ended(run), self.tasks(run), self.logs(run))
+        ended = self.ended(run)
+        # What it logged comes in batches, the last one after its end.
+        until(lambda: any(_is_last(line) for line in self._lines(run)))
+        return Run(ended, self.tasks(run), self.logs(run))
 
     def ended(self, run: str, within_s: float = 150) -> Any:
         """The flow run, once it has come to its end."""
@@ -102,10 +105,14 @@ class Server(NamedTuple):
 
     def logs(self, run: str) -> str:
         """What a flow run and its tasks logged."""
-        return "\n".join(
-            line["message"]
-            for line in self.ask("logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}})
-        )
+        return "\n".join(line["message"] for line in self._lines(run))
+
+    def _lines(self, run: str) -> list[Any]:
+        return list(self.ask("logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}}))
+
+
+def _is_last(line: Any) -> bool:
+    return line["task_run_id"] is None and line["message"].startswith("Finished in state ")
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def test_whoever_follows_it_hears_of_every_trial_and_of_no_event(
     with temporary_settings({PREFECT_API_URL: server.api}):
         ended = follow(UUID(partial.flow_run["id"]), said.append)
     assert ended == (True, f"Partial: {partial.flow_run['state']['message']}")
-    assert [line for line in said if line.startswith("b01-base: ok")]
+    assert [line for line in said if line.startswith(("b01-base: ok", "b01-base: suspect"))]
     assert [line for line in said if line.startswith("b01-tuned: failed")]
     assert len(said) < 20
 
