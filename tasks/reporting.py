@@ -272,7 +272,7 @@ def _points(comparison: Comparison) -> Iterator[tuple[str, float | None, int]]:
     for cell in comparison.cells:
         if cell.contrast != "arm":
             continue
-        setting = "+".join([cell.arm, *cell.levels.values()])
+        setting = "_".join([cell.arm, *cell.levels.values()])  # MLflow takes no + in a name
         base = f"{place}{cell.probe}/{setting}/{cell.metric}"
         yield f"{base}_ratio", cell.ratio, cell.concurrency
         yield f"{base}_low", cell.low, cell.concurrency
