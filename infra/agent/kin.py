@@ -15,6 +15,8 @@ from infra.agent import processes
 
 TITLES = ("sglang::", "VLLM::")
 LOOK_EVERY_S = 1.0
+LOOK_SOON_S = 0.1
+"""While they are still being started: one that dies before it was met is never missed."""
 SETTLE_S = 0.4
 """An engine that notices by itself says why, and ends; so long it is left to do so."""
 
@@ -32,8 +34,8 @@ class Kin:
         """Which needed child is gone while the engine lives on, in words; None while all live."""
         now = time.monotonic()
         if now >= self._look_at:
-            self._look_at = now + LOOK_EVERY_S
-            self._meet()
+            starting = self._meet() or not self._known
+            self._look_at = now + (LOOK_SOON_S if starting else LOOK_EVERY_S)
         gone = [process for process in self._known.values() if not _lives(process)]
         if not gone:
             self._gone_since = None
@@ -44,11 +46,14 @@ class Kin:
             return None
         return "; ".join(f"{p.comm} (pid {p.pid}) {how_ended(p.pid)}" for p in gone)
 
-    def _meet(self) -> None:
+    def _meet(self) -> bool:
+        """Looks who is there; whether somebody new is."""
+        before = len(self._known)
         for pid in children(self._pid):
             process = processes.look(pid)
             if process is not None and process.comm.startswith(TITLES):
                 self._known[pid] = process
+        return len(self._known) > before
 
 
 def _lives(process: processes.Process) -> bool:
